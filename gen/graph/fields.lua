@@ -72,8 +72,10 @@ fields.graph = {
         .. "(emit/program/one_row.lua)",
     forward_only = "the graph of a program that only predicts, for one row, or as text why there is none "
         .. "(forward_only); it is lowered where its library is written (emit/program/predictor.lua)",
-    arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
-        .. "of which a rank has only a part (memory)",
+    arenas = "{ name, elements, state, sharded, filed, dtype, doc }: arrays that the program allocates; sharded: the "
+        .. "state of which a rank has only a part; filed: whether its last elements lie in a file (memory)",
+    state_file = "{ folder, fraction, arrays, window }: that part of the states named in `arrays` lies in a file, of "
+        .. "which `window` elements of each pass through memory at once; nil: all lies in memory (update)",
 }
 
 fields.tensor = {
@@ -145,7 +147,7 @@ fields.region = {
     frame = "{ blocks, size }: memory of one iteration (memory)",
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
-    part = "of the boundary: own or others, if it goes over parts of the run (update)",
+    part = "of the boundary: own, others or swept, if it goes over parts of the run (update)",
     barrier = "of a loop over parts: whether all workers wait before it (sync)",
 }
 

@@ -217,7 +217,8 @@ function memory.run(g)
     if g.residues then add("residues", g.summed_elements, "what the sums round off") end
     for _, name in ipairs(g.state_names) do
         add("state_" .. name, g.states:get(name).elements, "state of the optimizer", { state = true,
-            sharded = g.sharded.state and name or nil })
+            sharded = g.sharded.state and name or nil,
+            filed = g.state_file and ordered.find(g.state_file.arrays, name) ~= nil or nil })
     end
     add("views", views, "copies of weights, as products read them")
     add("activations", height, "values of a micro-step")

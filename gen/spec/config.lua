@@ -9,6 +9,7 @@ local expr = require "base.expr"
 local groups = require "spec.groups"
 local handlers = require "spec.handlers"
 local metrics = require "spec.metrics"
+local nvme = require "spec.nvme"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
@@ -457,6 +458,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)
     handlers.read(c, parallel, c.parallel_at, events)
+    nvme.read(c, parallel, c.parallel_at)
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == BUCKET and (25 << 20) // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes

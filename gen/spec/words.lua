@@ -227,6 +227,9 @@ words.list = {
             .. "mean, for pipeline_shared the sum, over a list of a group; { params = glob, group = NAME, "
             .. "op = \"mean\" | \"sum\" }; function(g, w): the new value of each element of the mean gradient, behind "
             .. "all others" }),
+        field("nvme", "table", { alternatives = { "string" }, doc = "DIR or { DIR, fraction = 1.0 }: that part of the "
+            .. "optimizer's state lies in a file in this folder, one for each process and without a name; each update "
+            .. "reads and writes it. For target c, and optimizers that update each element by itself" }),
       },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',

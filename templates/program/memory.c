@@ -219,6 +219,24 @@ static int open_division(model *m, ga_err *e) {
     return 0;
 }
 
+//@ state_file(name, folder, fraction, elements, window, arrays, segments, opened)
+/* Memory for the first elements of a state, and for those of its last ones that are in use. */
+static int open_state(model *m, int arena, const char *name, ga_err *e) {
+    return ga_arena_open_for(&m->memory[arena], name, (size_t)ga_state_file_memory(m->state_file) * sizeof(real), e);
+}
+
+/* The file of the optimizer's state. */
+static int open_state_file(model *m, ga_err *e) {
+    const ga_state_config config = {
+        .folder = $folder, .fraction = $fraction, .elements = $elements,
+        .window = $window, .arrays = $arrays, .size = sizeof(real), .segments = $segments,
+    };
+    GA_TRY(ga_state_file_open(&m->state_file, &config, e));
+    $opened
+    $(name)_model_cut_state(m);
+    return 0;
+}
+
 //@ initial_parts(zeros, clears, untrained)
 /* Elements i .. i + n - 1 of parameter k. */
 static void init_run(const model *m, int k, const char *name, real *x, int64_t i, int64_t n) {
@@ -230,7 +248,7 @@ static void init_run(const model *m, int k, const char *name, real *x, int64_t i
 
 /* This rank's part of the trained parameters. */
 static ga_array own_parameters(const model *m) {
-    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};
+    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};
 }
 
 //% if clears then

@@ -70,12 +70,12 @@ end
 --- How they are set, in the function that describes a checkpoint.
 function chunks.saved_lines(g)
     if not g.sharded.parameters then
-        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};' }
+        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL, NULL};' }
     end
-    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};'
+    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};'
     if not chunks.has_untrained(g) then return sections.lines { "a->parameters = " .. divided } end
     return sections.lines { "a->parameters[0] = " .. divided, "a->parameters[1] = (ga_array){UNTRAINED_PARAMS, "
-        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL};' }
+        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL, NULL};' }
 end
 
 -- The order in which a pass needs chunks, as a constant.

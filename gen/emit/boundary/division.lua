@@ -55,7 +55,7 @@ end
 
 --- Fields of the struct model.
 function division.fields(g, rows)
-    if not g.ranks then return NOTHING end
+    if not g.ranks then return {} end
     local list = { "ga_division division;    /* of the flat space over the ranks */",
         "part_lists own;          /* parts of the ranges: of this rank */",
         ("range parts[%d];"):format(ranges.part_count(g, rows)) }
@@ -64,7 +64,7 @@ function division.fields(g, rows)
     for _, name in ipairs(own_arrays(g)) do
         list[#list + 1] = ("ga_shard shard_state_%s; /* this rank's elements of state_%s */"):format(name, name)
     end
-    return sections.lines(list)
+    return list
 end
 
 -- The first elements of tensors that belong to one rank each.
@@ -134,6 +134,11 @@ function division.most_elements(g, name, ranks)
     return most
 end
 
+--- Elements of a state that all trained parameters have, of the rank that has most of it.
+function division.state_elements(g, ranks)
+    return g.sharded.state and division.most_elements(g, "own", ranks) or g.trained_elements
+end
+
 --- How evenly trained parameters are divided: { ranks, most = elements of the fullest rank, mean }.
 function division.balance(g, ranks)
     local most, sum = 0, 0
@@ -161,7 +166,8 @@ local function shard_lines(g, target)
             list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. shard, "&m->division.own",
                 "PARAMS", "TRAINED_PARAMS", states.table_of(g, name), "e" }, "));")
         end
-        for _, line in ipairs(target.open_shard("state_" .. name, shard)) do list[#list + 1] = line end
+        local opened = not (g.state_file and g.states:get(name).dense) and target.open_shard("state_" .. name, shard)
+        for _, line in ipairs(opened or {}) do list[#list + 1] = line end
     end
     return list
 end
@@ -181,6 +187,7 @@ end
 --- The lines by which averages of parameters start as these are.
 function division.averages_started(g)
     if not g.states:has "ema" then return NOTHING end
+    if g.state_file then return sections.lines { "GA_TRY(start_averages(m, e));" } end
     if not g.sharded.state then
         return sections.lines { "memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);" }
     end

@@ -10,6 +10,7 @@ local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
 local sent = require "emit.boundary.sent"
 local division = require "emit.boundary.division"
+local state_file = require "emit.boundary.state_file"
 local states = require "emit.boundary.states"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
@@ -189,6 +190,7 @@ function memory.render(g, config, facts, context, header)
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
+        g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges) },
         initial_values(g, params),
     })
 end

@@ -288,8 +288,8 @@ function step.boundary(g, config, context)
     return {
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
-        cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
-            ranges.cutting(g, config, context.ranges)),
+        cut = (g.ranks or g.state_file ~= nil) and text.block((sections.render(context.template("program/update.c"),
+            ranges.cutting(g, config, context.ranges)):gsub("\n$", ""))),
         buckets = #g.collectives > 0 and { overlap = config.overlap,
             parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,

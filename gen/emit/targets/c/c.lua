@@ -138,6 +138,7 @@ c.services = {
     norm_sum = { call = "norm_sum(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
     parameters_gather = { call = "parameters_gather(w, m);" },
     sum_up = { call = "sum_up(w, m);" },
+    state_finish = { call = "state_finish(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 
