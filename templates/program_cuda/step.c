@@ -53,6 +53,27 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
+//@ chunks()
+/* Starts the gather of a chunk: each rank has its own part of it. It waits for all kernels that were sent before: they
+ * read what has had this memory. */
+static void chunk_start(queue *q, model *m, int i) {
+    const ga_bucket *b = &m->division.buckets[i];
+    const ga_address window = m->chunks + sizeof(real) * (size_t)CHUNKS[i];
+    const ga_address own = m->device_w + sizeof(real) * (size_t)ga_division_place(&m->division, i);
+    const ga_exchange all = {.kind = GA_ALL_GATHER, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
+                             .wire = REAL};
+    order(q, m->forked, q->stream, m->reducing);
+    if (q->code == 0) q->code = ga_nccl_gather(m->nccl, m->reducing, window, own, &all, q->e);
+    if (q->code == 0) q->code = ga_device_record(q->device, m->gathered[i], m->reducing, q->e);
+}
+
+/* Behind this, place k of a pass is there for all kernels that are sent. */
+static void chunk_need(queue *q, model *m, const chunk_order *pass, int k) {
+    for (int i = k > 0 ? k + PREFETCH : 0; i <= k + PREFETCH && i < pass->count; i++)
+        chunk_start(q, m, pass->chunks[i]);
+    if (q->code == 0) q->code = ga_device_wait(q->device, q->stream, m->gathered[pass->chunks[k]], q->e);
+}
+
 //@ views(view_calls)
 /* Copies of weights in the layout that kernels read, made once per update. */
 static void pack_views(queue *q, model *m) {
@@ -163,7 +184,34 @@ static void parameters_gather(queue *q, model *m) {
     }
 }
 
-//@ connect(sharded)
+//@ connect(sharded, divided, collected)
+//% if divided then
+/* Makes each collective of a cycle once, on zeros: NCCL connects the ranks at the first one of a kind and size, and
+ * could not in a capture. */
+static int connect_ranks(model *m, ga_err *e) {
+    for (int i = 0; i < m->division.count; i++) {
+        const ga_bucket *b = &m->division.buckets[i];
+        ga_exchange all = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
+                           .wire = REAL};
+//% if collected then
+        const bool scatters = b->kind == GA_REDUCE_SCATTER; /* else it is what the cycle has collected */
+        const ga_address sums = scatters ? m->windows + sizeof(real) * (size_t)WINDOWS[i] : m->device_collected;
+//% else
+        const ga_address sums = m->windows + sizeof(real) * (size_t)WINDOWS[i];
+//% end
+        GA_TRY(ga_device_fill(m->device, m->stream, sums, 0, sizeof(real) * (size_t)b->n, e));
+        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, sums, &all, e));
+//% if collected then
+        if (!scatters) continue;
+//% end
+        const ga_address values = m->chunks + sizeof(real) * (size_t)CHUNKS[i];
+        all.kind = GA_ALL_GATHER;
+        GA_TRY(ga_device_fill(m->device, m->stream, values, 0, sizeof(real) * (size_t)b->n, e));
+        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &all, e));
+    }
+    return ga_nccl_sync(m->nccl, m->stream, e);
+}
+//% else
 /* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at
  * the first one of a kind and size, and could not in a capture. */
 static int connect_ranks(model *m, ga_err *e) {
@@ -181,6 +229,7 @@ static int connect_ranks(model *m, ga_err *e) {
 //% end
     return q.code < 0 ? q.code : ga_nccl_sync(m->nccl, m->stream, e);
 }
+//% end
 
 //@ small_sum(split)
 static void sum_small(queue *q, model *m, int from, int end, int largest) {
@@ -435,13 +484,15 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 }
 //% end
 
-//@ averages(name, sharded)
+//@ averages(name, sharded, gathers)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
 //% if sharded then
     for (const range *r = m->own.all.first; r < m->own.all.end; r++)
         exchange(q, r, 0, m->device_w, m->device_state_ema);
+//% if gathers then
     parameters_gather(q, m);
+//% end
 //% else
     exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
 //% end

@@ -151,12 +151,13 @@ void exchange(ncclComm &c, const Call &k) {
     }
     size_t bytes = element_bytes(k.type), step = SLOT / bytes, total = sent(k, c.ranks);
     bool gets = k.kind != Collective::reduce || k.root == c.rank;
-    touch((uintptr_t)k.send, total * bytes, false);
+    bool sends = k.kind != Collective::broadcast || k.root == c.rank;
+    if (sends) touch((uintptr_t)k.send, total * bytes, false);
     if (gets) touch((uintptr_t)k.receive, received(k, c.ranks) * bytes, true);
     if (!agree(c, k)) return;
     for (size_t at = 0; at < total; at += step) {
         size_t n = std::min(step, total - at);
-        memcpy(c.slot(c.rank), k.send + at * bytes, n * bytes);
+        if (sends) memcpy(c.slot(c.rank), k.send + at * bytes, n * bytes);
         if (!meet(c)) return;
         if (k.kind == Collective::broadcast) {
             memcpy(k.receive + at * bytes, c.slot(k.root), n * bytes);

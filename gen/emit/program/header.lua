@@ -124,7 +124,7 @@ local function gradient_fields(g, device)
 end
 
 local function model_section(g, config, own, has_views, rows)
-    return { "model", { device = own.device, flat_parameters = chunks.fields(g),
+    return { "model", { device = own.device, flat_parameters = chunks.fields(g, own.device),
         flat_gradients = gradient_fields(g, own.device),
         half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,

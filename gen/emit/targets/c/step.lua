@@ -64,7 +64,8 @@ local function update_text(g, config, context, found, header)
             scaler = scaler.moves(config) } },
         b.ranges, b.cut,
         g.ranks and { "buckets", ordered.copy(b.buckets or {}, { grouped = g.handlers ~= nil }) },
-        g.sharded.parameters and { "chunks", chunks.tables(g) } or g.sharded.state and { "gather", {} },
+        g.sharded.parameters and { "chunk_order", chunks.tables(g) }, g.sharded.parameters and { "chunks", {} }
+            or g.sharded.state and { "gather", {} },
         { "views", { view_calls = b.view_calls } }, rate.functions(config, context.target),
         g.ranks and { "small_sum", { split = clip.weights_first(g, config), largest = clip.takes_largest(config),
             lists = g.handlers and #config.rank_groups or 0 } },

@@ -3,6 +3,7 @@
 -- Invariant: the struct step of host and device is printed from one list.
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
+local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
 local division = require "emit.boundary.division"
@@ -220,7 +221,8 @@ local function transfers(g, up)
         out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
-    add("w", "m->flat_w", "FLAT")
+    add("w", "m->flat_w", g.sharded.parameters and "(size_t)m->division.own.elements" or "FLAT")
+    if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
     add("g", "m->flat_g", g.sharded.gradients and "(size_t)m->division.own.elements" or "SUMMED",
         g.half_sums and "bf16" or nil)
     if g.sharded.gradients and g.summed_elements > g.trained_elements then
@@ -269,15 +271,18 @@ local function step_text(g, config, context, header)
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
-    local ranks, chunked = config.mode.ranks or false, g.head ~= nil
+    local ranks, chunked, divided = config.mode.ranks or false, g.head ~= nil, g.sharded.parameters
+    local update_template = context.template("program/update.c")
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing } },
         ranks and { "order", {} }, { "includes", {} },
-        b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
+        b.ranges, b.cut, divided and sections.block(update_template, "chunk_order", chunks.tables(g)),
+        divided and { "chunks", {} }, { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
-        bucket_section(g, b.buckets), g.sharded.state and { "gather", {} },
-        ranks and { "connect", { sharded = g.sharded.state } },
+        bucket_section(g, b.buckets), g.sharded.state and not divided and { "gather", {} },
+        ranks and { "connect", { sharded = g.sharded.state, divided = divided,
+            collected = g.summed_elements > g.trained_elements } },
         g.ranks and { "small_sum", { split = clip.writes(config) } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
@@ -286,7 +291,8 @@ local function step_text(g, config, context, header)
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "evaluations", { name = name, chunked = chunked } },
-        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state } } or false,
+        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
+            gathers = g.sharded.state and not divided } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
