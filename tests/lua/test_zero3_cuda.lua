@@ -1,0 +1,138 @@
+-- Parameters divided over the ranks on the CUDA target: programs on the device library (tests/device), with its checks
+-- and in a shuffled order, end with the numbers of the C target. They make the same gathers and reductions in the same
+-- order, those of training inside the captured graph.
+local cover = dofile "tests/lua/cover.lua"
+local devices = dofile "tests/lua/devices.lua"
+local json = dofile "tests/lua/json.lua"
+local ranked = dofile "tests/lua/ranked.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local function needs(t, ranks)
+    if devices.gpus(t) > 0 and devices.gpus(t) < ranks then
+        t.not_run(("%d GPU, %d are needed"):format(devices.gpus(t), ranks))
+    end
+end
+
+-- The events of one kind in a log.
+local function events_of(log, kind)
+    local list = {}
+    for _, event in ipairs(json.lines(host.read(log))) do
+        if event.event == kind then list[#list + 1] = event end
+    end
+    return list
+end
+
+-- A run of `ranks` processes of a program of the CUDA target: options as programs.train has them.
+local function on_devices(t, ranks, options)
+    options.before = { t.root .. "/tests/device/ranks", tostring(ranks) }
+    return options
+end
+
+-- === a cover of cases ============================================================================
+
+-- Each dimension and its values.
+local DIMENSIONS = {
+    { "prefetch", 1, 0, 3 },
+    { "ranks", 2, 3, 1 },
+    { "model", "mlp", "gpt", "batchnorm", "llama", "bert" },
+    { "a", 3, 1, 2 },
+    { "memory", "", 'memory { recompute = { "*" } }', 'memory { logits = "chunked", logits_rows = 8 }' },
+    { "clip", "", "clip (0.1)", "clip { value = 0.01 }" },
+    { "precision", "f64", "f32", "bf16" },
+    { "optimizer", "adamw", "ema", "lamb", "adafactor", "frozen" },
+    { "overlap", true, false },
+    { "chunks", "", "chunk_size = 100000", "chunk_size = 300" },
+}
+
+local function fits(case)
+    local tokens = ranked.MODELS[case.model].rows == "tokens"
+    if case.memory:find "logits" and not tokens then return false end
+    return case.chunks == "" or case.chunks == "chunk_size = 100000" or case.model == "mlp"
+end
+
+local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
+
+local MULTIPLE = 16     -- cuts are at multiples of so many elements
+
+-- The calls of NCCL that an exchange of the C target is on a device, as "kind elements": the equal part of all ranks, of
+-- which each has a piece, then what the last one has more.
+local function calls_of(kind, n, ranks)
+    local each = n // (ranks * MULTIPLE) * MULTIPLE
+    local rest = (kind == "all-gather" and "broadcast " or "reduce ") .. n - ranks * each
+    if each == 0 then return { rest } end
+    return { ("%s %d"):format(kind, each), n > ranks * each and rest or nil }
+end
+
+-- The files that order_mpi.c and the device library write must have the same exchanges in the same order. Returns how
+-- many of them are in graphs of the device. Its first ones connect the ranks, up to the first small sum.
+local function in_graphs(t, c, cuda, ranks)
+    local made, starts, at, graph = {}, true, 0, 0
+    for how, kind, n in host.read(cuda):gmatch "(%w+) ([%w-]+) (%d+)\n" do
+        if not starts and kind ~= "all-reduce" then made[#made + 1] = { how, kind .. " " .. n } end
+        starts = starts and kind ~= "all-reduce"
+    end
+    for kind, n in host.read(c):gmatch "([%w-]+) (%d+)\n" do
+        local how
+        for _, call in ipairs(calls_of(kind, tonumber(n), ranks)) do
+            at = at + 1
+            local found = made[at] or {}
+            if found[2] ~= call then error(("call %d is %s, expected %s"):format(at, found[2], call), 0) end
+            how = found[1]
+        end
+        graph = graph + (how == "graph" and 1 or 0)
+    end
+    t.equal(#made, at)
+    return graph
+end
+
+-- The order is compared where buckets are cut equally: a rank that owns whole tensors sends them by itself. What
+-- batchnorm collects is two exchanges on the C target.
+local EQUAL = { adamw = true, ema = true, frozen = true }
+
+local function compare(t, case)
+    needs(t, case.ranks)
+    local programs, environment = devices.open(t)
+    ranked.write_tokens(t, programs)
+    case.tail, case.weight = "flush", "sample"
+    case.eval, case.split = "eval { every = 1, batches = 2 }", "split = { eval = 24 }"
+    local mode = ("parallel { \"zero3\", prefetch = %d, overlap = %s%s }"):format(case.prefetch, case.overlap,
+        case.chunks ~= "" and ", " .. case.chunks or "")
+    local text, cycles = ranked.spec(case, 3, case.a, mode), case.precision == "f64" and 3 or 1
+    local name = "zero3_cuda_" .. host.sha256(text):sub(1, 12)
+    local p = programs.build(name, text .. 'target "cuda"\n')
+    local oracle = programs.build(name .. "_c", text, { comm = "mpi", sources = { "tests/e2e/order_mpi.c" } })
+    local folder = t.temp()
+    local order = { c = folder .. "/order_c", cuda = folder .. "/order_cuda" }
+    local log = { c = folder .. "/log_c", cuda = folder .. "/log_cuda" }
+    local expected = programs.dump(oracle, { ranks = case.ranks, "--threads", 1, "--cycles", cycles, "--log", log.c,
+        env = { "GAGEN_TIMEOUT=300", "EXCHANGES=" .. order.c } })
+    local env = environment(devices.checked(1))
+    env[#env + 1] = "GAGEN_DEVICE_COLLECTIVES=" .. order.cuda
+    local found = programs.dump(p, on_devices(t, case.ranks, { "--cycles", cycles, "--log", log.cuda, env = env }))
+
+    local bound = BOUNDS[case.precision]
+    programs.close(found, expected, bound or HALF, { "parameters", "gradients", "state" }, bound and programs.difference
+        or programs.distance)
+    local plan, calls = programs.plan(p, "--ranks", tostring(case.ranks)), 0
+    for _, c in ipairs(plan.collectives) do calls = calls + c.calls end
+    local updates = { events_of(log.cuda, "update"), events_of(log.c, "update") }
+    for i, event in ipairs(updates[1]) do
+        t.equal({ event.collectives, event.comm_bytes }, { calls, plan.totals.comm_bytes_per_cycle })
+        t.near(event.loss, updates[2][i].loss, (bound or HALF) * event.loss)
+    end
+    local evals = { events_of(log.cuda, "eval"), events_of(log.c, "eval") }
+    t.equal({ #updates[1], #evals[1] }, { cycles, #evals[2] })
+    for i, event in ipairs(evals[1]) do t.near(event.loss, evals[2][i].loss, (bound or HALF) * event.loss) end
+    if not EQUAL[case.optimizer] or case.model == "batchnorm" or case.ranks == 1 or devices.gpus(t) > 0 then return end
+    local training = 0
+    for _, c in ipairs(plan.collectives) do training = training + (c.kind ~= "small" and c.calls or 0) end
+    t.equal(in_graphs(t, order.c, order.cuda, case.ranks), cycles * training)
+end
+
+for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 2 or 1, 100)) do
+    add("equal to the C target: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
+end
+
+return tests
