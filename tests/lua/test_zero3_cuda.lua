@@ -135,4 +135,76 @@ for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST
     add("equal to the C target: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
 end
 
+-- === planted errors ==============================================================================
+
+-- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers take turns in two windows.
+local PLANTED = [[
+data       { "tokens", train = "parallel.bin", context = 6, split = { eval = 24 } }
+batch      (3)
+accumulate (2)
+model      { embedding "wte" { 11, 12 },
+             times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu { "tanh" }, linear "proj" { 12 } } },
+             layernorm "ln_f" {}, linear "head" { 11 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+memory     { logits = "chunked", logits_rows = 8 }
+train      { updates = 3, seed = 7 }
+eval       { every = 1 }
+parallel   "zero3"
+target     "cuda"
+]]
+
+-- What a run of the program ends with: the losses of its updates and evaluations, and its messages.
+local function run_planted(t, file, from, to)
+    local programs, environment = devices.open(t)
+    ranked.write_tokens(t, programs)
+    local p = programs.build("zero3_cuda_planted", PLANTED)
+    if file then
+        local text = host.read(p.folder .. "/" .. file)
+        local first, last = text:find(from, 1, true)
+        assert(first and not text:find(from, last + 1, true), file .. ": not once there: " .. from)
+        programs.edit(p, file, text:sub(1, first - 1) .. to .. text:sub(last + 1))
+    end
+    local log, list = t.temp() .. "/log", {}
+    local env = environment(devices.checked(1))
+    env[#env + 1] = "GAGEN_DEVICE_TIMEOUT=5"
+    local result = programs.train(p, on_devices(t, 2, { "--log", log, status = false, env = env }))
+    for _, kind in ipairs { "update", "eval" } do
+        for _, event in ipairs(result.status == 0 and events_of(log, kind) or {}) do list[#list + 1] = event.loss end
+    end
+    return list, result.err
+end
+
+local RACE, LOSSES = "device: race", "other losses"
+local ORDER = "order(q, m->forked, q->stream, m->reducing);\n    if (q->code == 0) q->code = ga_nccl_gather"
+
+-- { the error, the file, a text of it, another one, how it is found }
+local ERRORS = {
+    { "a kernel that does not wait for its gather", "step.c",
+        "q->code = ga_device_wait(q->device, q->stream, m->gathered[pass->chunks[k]], q->e);", "q->code = 0;", RACE },
+    { "a gather that does not wait for the last reader of its window", "step.c", ORDER, "if (i == 0) " .. ORDER, RACE },
+    { "gathers that run further ahead than there are windows", "step.c", "PREFETCH = 1", "PREFETCH = 2", RACE },
+    { "a missing gather in an evaluation", "step.c", "    chunk_need(q, m, &EVALUATION_CHUNKS, 0);\n", "", LOSSES },
+    { "a missing gather in the backward pass", "step.c",
+        "chunk_need(q, m, &BACKWARD_CHUNKS, 1 + H_LAYERS - 1 - l);", ";", LOSSES },
+    { "the window of another layer", "model.h", "return l % 2 * (int64_t)H_PARAMS;", "return (l + 1) % 2 * "
+        .. "(int64_t)H_PARAMS;", RACE },
+    { "another rank's part", "step.c", "m->device_w + sizeof(real) * (size_t)ga_division_place(&m->division, i);",
+        "m->device_w;", LOSSES },
+}
+
+for _, planted in ipairs(ERRORS) do
+    local name, file, from, to, how = table.unpack(planted)
+    add("planted: " .. name .. ": found", function(t)
+        devices.needs_library(t)
+        local expected = run_planted(t)
+        t.equal(#expected, 3 + 3)
+        local found, err = run_planted(t, file, from, to)
+        if how == RACE then return t.contains(err, RACE) end
+        local same = #found == #expected
+        for i, loss in ipairs(expected) do same = same and loss == found[i] end
+        assert(not same, "nobody noticed it")
+    end)
+end
+
 return tests
