@@ -135,6 +135,134 @@ for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST
     add("equal to the C target: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
 end
 
+-- === updates that are skipped, graphs that are divided, files =====================================
+
+local OVERFLOWS = [[
+data       { "csv", train = "zero3_overflow.csv", target = "last", shuffle = false }
+batch      (4)
+accumulate (2)
+model      { linear "fc1" { 16 }, relu {}, linear "fc2" { 4 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 0.05, ema = 0.9 }
+schedule   { "cosine", warmup = 2, total = 20 }
+precision  "f16"
+train      { updates = 20 }
+parallel   "zero3"
+]]
+
+-- Rows of 4 cycles of 2 ranks; one of the second cycle is too large for any scale.
+local function overflowing_rows(t, programs)
+    local rows = {}
+    for i = 0, 4 * 16 - 1 do
+        rows[i + 1] = ("%.3f,%s,0.5,%d"):format(math.sin(i), i == 16 + 9 and "3e38" or ("%.3f"):format(math.cos(3 * i)),
+            i % 3)
+    end
+    t.write(programs.folder() .. "/data/zero3_overflow.csv", table.concat(rows, "\n") .. "\n")
+end
+
+add("f16: a cycle whose gradient overflows is skipped and changes nothing, as on the C target", function(t)
+    needs(t, 2)
+    local programs, environment = devices.open(t)
+    overflowing_rows(t, programs)
+    local built = { c = programs.build("zero3_cuda_overflow_c", OVERFLOWS, { comm = "mpi" }),
+        cuda = programs.build("zero3_cuda_overflow", OVERFLOWS .. 'target "cuda"\n') }
+    local function trained(target, cycles)
+        local o = { "--cycles", cycles, "--log", t.temp() .. "/log" }
+        if target == "c" then
+            o.ranks = 2
+        else
+            on_devices(t, 2, o).env = environment(devices.checked(1))
+        end
+        local dump, list = programs.dump(built[target], o), {}
+        for i, event in ipairs(events_of(o[4], "update")) do list[i] = { event.update, event.skipped, event.scale } end
+        return dump, list
+    end
+    local one, two = trained("cuda", 1), trained("cuda", 2)
+    programs.identical(two, one, { "parameters", "state" })
+    local expected, known = trained("c", 4)
+    local found, list = trained("cuda", 4)
+    t.equal(list, known)
+    t.equal(list[2][2], 1)
+    programs.close(found, expected, HALF, { "parameters", "state" }, programs.distance)
+end)
+
+-- Micro-steps that are graphs of their own: two ranks end as one process of twice the micro-steps. Returns the program,
+-- the events of its updates and that of its device.
+local function by_micro_steps(t, name, text, a, cycles)
+    needs(t, 2)
+    local programs, environment = devices.open(t)
+    local p = programs.build(name, text:format(a) .. 'parallel { "zero3", prefetch = 1 }\ntarget "cuda"\n')
+    local expected = programs.dump(programs.build(name .. "_1", text:format(2 * a)), { "--cycles", cycles })
+    local log = t.temp() .. "/log"
+    local found = programs.dump(p, on_devices(t, 2, { "--cycles", cycles, "--log", log, env = environment() }))
+    programs.close(found, expected, 1e-12, { "parameters", "gradients", "state" })
+    return programs.plan(p), events_of(log, "update"), events_of(log, "device")[1]
+end
+
+add("a shorter last cycle is its micro-steps, one graph behind the other, each with its gathers", function(t)
+    local plan, updates, device = by_micro_steps(t, "zero3_cuda_tail", [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (5)
+accumulate { %d, tail = "flush" }
+model      { linear "fc1" { 6 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { epochs = 2, seed = 7 }
+precision  "f64"
+]], 3, 4)
+    t.equal(device.graph_launches, 3 + 1)
+    t.equal(updates[1].comm_bytes, plan.totals.comm_bytes_per_cycle)
+end)
+
+add("a cycle of more than 20,000 nodes is launched as graphs of micro-steps", function(t)
+    t.long()
+    local plan, updates, device = by_micro_steps(t, "zero3_cuda_nodes", [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (1)
+accumulate (%d)
+model      { linear "in" { 4 }, times(100) "h" { residual { linear "fc" { 4 }, tanh {} } }, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 2, seed = 1 }
+precision  "f64"
+]], 50, 1)
+    t.equal({ plan.graph.of, device.graph_launches }, { "micro-step", 50 })
+    t.equal(updates[1].comm_bytes, plan.totals.comm_bytes_per_cycle)
+end)
+
+-- A frozen table with padding and a layer with running statistics lie beside the trained parameters.
+local FILES = [[
+data       { "tokens", train = "parallel.bin", context = 6 }
+batch      (3)
+model      { embedding "wte" { 11, 12, padding = 3 }, linear "a" { 13 }, tanh {}, linear "b" { 11 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, ema = 0.9, groups = { { "wte.*", frozen = true } } }
+train      { updates = 3, seed = 7 }
+parallel   "%s"
+]]
+
+add("first values are those of one process, files have them, and memory is that of the plan", function(t)
+    needs(t, 3)
+    local programs, environment = devices.open(t)
+    ranked.write_tokens(t, programs)
+    local one = programs.build("zero3_cuda_files_1", FILES:format "none")
+    local many = programs.build("zero3_cuda_files", FILES:format "zero3" .. 'target "cuda"\n')
+    local function on_three(...) return on_devices(t, 3, { env = environment(), ... }) end
+    local first, again, last, log = t.temp() .. "/first", t.temp() .. "/again", t.temp() .. "/last", t.temp() .. "/log"
+    programs.train(one, { "--save-init", first })
+    programs.train(many, on_three("--save-init", again))
+    assert(host.read(first) == host.read(again), "first values have other bytes")
+    local dump = programs.dump(many, on_three("--log", log))
+    local parameters = dump .. "/parameters.safetensors"
+    programs.train(many, on_three("--save-init", last, "--init", parameters))
+    assert(host.read(last) == host.read(parameters), "--init: other bytes")
+    local planned = 0
+    for _, arena in ipairs(programs.plan(many, "--ranks", "3").arenas) do
+        planned = planned + (arena.memory == "device" and arena.bytes or 0)
+    end
+    t.equal(events_of(log, "device")[1].device_bytes, planned)
+end)
+
 -- === planted errors ==============================================================================
 
 -- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers take turns in two windows.
