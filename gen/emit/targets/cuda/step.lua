@@ -258,7 +258,6 @@ end
 
 -- How buckets are exchanged, from the flat space or from windows.
 local function bucket_section(g, arguments)
-    if not g.ranks then return false end
     if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
     local _, first = windows.gap_tables(g)
     local own = ordered.copy(arguments, { gap_rows = first })
@@ -266,24 +265,34 @@ local function bucket_section(g, arguments)
     return { "windows", own }
 end
 
+-- What ranks exchange in micro-steps and at the boundary, in front of its callers.
+local function exchanges(g, config, context, buckets)
+    if not g.ranks then return false end
+    local divided = g.sharded.parameters
+    local list = sections.render(context.template("program_cuda/exchanges.c"), {
+        bucket_section(g, buckets),
+        divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
+        divided and { "chunks", {} } or g.sharded.state and { "gather", {} },
+        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements } }
+            or { "connect", { sharded = g.sharded.state } },
+        { "small_sum", { split = clip.writes(config) } },
+    })
+    return text.block((list:gsub("\n+$", "")))
+end
+
 local function step_text(g, config, context, header)
     local sharing = sharing_rows(context.kernels) or false
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
-    local ranks, chunked, divided = config.mode.ranks or false, g.head ~= nil, g.sharded.parameters
-    local update_template = context.template("program/update.c")
+    local ranks, chunked = config.mode.ranks or false, g.head ~= nil
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing } },
         ranks and { "order", {} }, { "includes", {} },
-        b.ranges, b.cut, divided and sections.block(update_template, "chunk_order", chunks.tables(g)),
-        divided and { "chunks", {} }, { "views", { view_calls = b.view_calls } }, b.iterations,
+        b.ranges, b.cut, exchanges(g, config, context, b.buckets),
+        { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
-        bucket_section(g, b.buckets), g.sharded.state and not divided and { "gather", {} },
-        ranks and { "connect", { sharded = g.sharded.state, divided = divided,
-            collected = g.summed_elements > g.trained_elements } },
-        g.ranks and { "small_sum", { split = clip.writes(config) } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
@@ -292,7 +301,7 @@ local function step_text(g, config, context, header)
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "evaluations", { name = name, chunked = chunked } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
-            gathers = g.sharded.state and not divided } } or false,
+            gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
