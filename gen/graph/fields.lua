@@ -47,8 +47,9 @@ fields.graph = {
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled, "
-        .. "handler }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a "
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, partial, collected, region, "
+        .. "filled, handler }; of = { first_bucket, bucket_layers }: it has layers of a region; partial: the set of "
+        .. "parameters of which it has some layers, where it may begin and end inside of one; collected: it has what a "
         .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
         .. "parameters (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
@@ -120,10 +121,12 @@ fields.node = {
     twin = "the node of the backward pass whose kernel it shares (head_by_rows)",
     completes = "buckets that are complete behind it (collectives)",
     completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
+    completes_at = "{ loop, at }: behind it bucket at[l] in iteration l of the loop (collectives)",
     needs = "buckets whose exchange must have ended before it (windows)",
-    gathers = "{ pass, first, loop, skip }: places in the order of chunks that must be there before it; loop: a place "
-        .. "for each iteration, but for the first `skip` (chunks)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
+    needs_at = "{ loop, at }: the exchange of bucket at[l] must have ended before it in iteration l (windows)",
+    gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, at[0] "
+        .. "outside of loops; key: the parameter (chunks.needed, chunks)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
@@ -168,15 +171,16 @@ fields.param = {
     collected = "tensor: what a cycle collects for a buffer; it lies where a gradient would",
     gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
     handler = "where handlers reduce over groups: the number of its own, from 1 (layout)",
-    window = "{ offset, ring = { layers, stride, region } }: where its gradients lie among the windows; ring: layers "
-        .. "of a bucket that take turns in two windows (windows)",
-    chunk = "{ offset, ring = { slots, stride, region } }: where its values lie in the memory of chunks; ring: "
-        .. "layers that take turns in `slots` windows (chunks)",
+    window = "{ offset, ring = { layers, stride, region }, run }: where its gradients lie among the windows; ring: "
+        .. "layers of a bucket that take turns in two windows; run: as that of chunk (windows)",
+    chunk = "{ offset, run = { region, offsets, params } }: where its values lie in the memory of chunks; run: where "
+        .. "its layers lie, from layer 0 on, nil: as in the flat space (chunks)",
     residue = "tensor: what its sums round off (accumulate)",
     groups = "runs of its layers with one group: { index of the group, from, count } (optimize)",
     layer = "with layer_decay: its depth (optimize)",
     state = "name -> tensor (optimize)", views = "kind -> tensor (layout)",
     flat = "{ offset, stride, n } in the flat space (layout)",
+    number = "its place in files, from 1 on: trained ones first, those of a layer by group (layout)",
     kept = "state name -> { offset, stride, n } in that state's array (layout)",
     members = "of a joint parameter: those that lie next to each other in it (merge)",
     joint = "the joint parameter that nodes read in its place (merge)",

@@ -7,12 +7,19 @@ local graph = require "graph.graph"
 local Path = {}
 Path.__index = Path
 
--- The numbers of buckets of a parameter: of a loop's layers that of iteration l.
+-- The number of the bucket of layer l of a parameter.
 local function bucket_of(g, param, l)
     for i, bucket in ipairs(g.buckets) do
         local first = param.flat.offset + l * param.flat.stride
         if not bucket.collected and bucket.offset <= first and first < bucket.offset + bucket.n then return i end
     end
+end
+
+-- Where kernels look for layer l of a parameter, from the beginning of the window of bucket i; and where it is there.
+local function places_of(g, param, i, l)
+    local run, first = param.chunk.run, l * param.flat.stride
+    return param.chunk.offset + (run and run.offsets[l] or first) - g.chunks.places[i],
+        param.flat.offset + first - g.buckets[i].offset
 end
 
 function Path:start(g, i, broken)
@@ -39,19 +46,12 @@ function Path:need(g, order, k, broken)
     self.coming[chunk], self.there[chunk] = nil, true
 end
 
--- The place in the order that a node needs in iteration l of its loop; nil: none.
-local function place_of(use, l)
-    if not use.loop then return use.first end
-    local done = use.loop.step > 0 and l or use.loop.count - 1 - l
-    return done >= use.skip and use.first + done - use.skip or nil
-end
-
 function Path:walk(g, body, l, broken)
     for _, node in ipairs(body) do
         local function complain(message) broken(node, message) end
-        for _, use in ipairs(node.gathers or {}) do
-            local k = place_of(use, l)
-            if k then self:need(g, g.chunks.orders[use.pass], k, complain) end
+        for _, entry in ipairs(node.gathers or {}) do
+            local k = entry.at[entry.loop and l or 0]
+            if k then self:need(g, g.chunks.orders[entry.pass], k, complain) end
         end
         if node.op == "times" then
             for i = 0, node.count - 1 do
@@ -63,13 +63,19 @@ function Path:walk(g, body, l, broken)
     end
 end
 
+function Path:check_read(g, param, l, complain)
+    local i = bucket_of(g, param, l)
+    if not self.there[i] then complain(("reads %s of chunk %d, which is not there"):format(param.name, i)) end
+    local read, lies = places_of(g, param, i, l)
+    if read ~= lies then
+        complain(("reads layer %d of %s at element %d of chunk %d, and it lies at %d"):format(l, param.name, read, i, lies))
+    end
+end
+
 function Path:check_reads(g, node, l, complain)
     for _, t in ipairs(graph.reads(node)) do
         for _, param in ipairs(t.kind == "param" and graph.members(t.param) or {}) do
-            local chunk = param.used and bucket_of(g, param, param.region and l or 0)
-            if chunk and not self.there[chunk] then
-                complain(("reads %s of chunk %d, which is not there"):format(param.name, chunk))
-            end
+            if param.used then self:check_read(g, param, param.region and l or 0, complain) end
         end
     end
 end

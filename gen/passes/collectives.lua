@@ -9,8 +9,10 @@
 --
 -- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
 -- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
--- For all other buckets a loop counts as one node. What a cycle collects is complete before the backward pass: its
+-- A bucket that begins or ends inside of a layer starts behind the node, in the iteration, that completes it. For all
+-- other buckets a loop counts as one node. What a cycle collects is complete before the backward pass: its
 -- bucket starts behind the first gradient, so that a backward pass from the output's gradient starts it too.
+local bucket_spans = require "graph.bucket_spans"
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
@@ -67,6 +69,19 @@ local function start_of(g, bucket, outer, position)
     return bucket.collected and first or last
 end
 
+-- Marks where buckets start that have some layers of a parameter and not all.
+local function note_partial(g)
+    for _, span in ipairs(bucket_spans.list(g, g.backward, bucket_spans.each_gradient)) do
+        if not g.buckets[span.bucket].partial then
+            -- a loop is one node for it
+        elseif span.last.loop then
+            bucket_spans.note(span.last, "completes_at", span.bucket)
+        else
+            note(span.last.node, "completes", span.bucket)
+        end
+    end
+end
+
 -- Why a bucket is what it is.
 local function reason(g, bucket, collective, limit)
     if bucket.collected then
@@ -96,8 +111,9 @@ local function check_number(g, config)
     local each = g.sharded.parameters and 2 or 1        -- a chunk is gathered too
     if each * #g.buckets <= MOST then return end
     if each == 2 then
-        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: a `times` of equal layers, or "
-            .. "another mode"):format(#g.buckets, MOST // 2), {})
+        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: %s"):format(#g.buckets, MOST // 2,
+            config.chunks.rule == "layer" and not config.chunks.size and "a `times` of equal layers, a chunk_size, or "
+            .. "another mode" or "larger ones"), {})
     end
     local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
     diag.fail(diag.field(config.parallel_at, "bucket"), ("parallel: %d buckets, expected at most %d: "
@@ -110,6 +126,7 @@ function collectives.run(g, config)
     if not reduces then return true end
     check_number(g, config)
     local outer, inner, position = last_writers(g, reduces.of)
+    note_partial(g)
     for i, bucket in ipairs(g.buckets) do
         local loop, last
         if bucket.of then loop, last = loop_of(bucket.params, outer, inner) end
@@ -117,7 +134,7 @@ function collectives.run(g, config)
             if i == bucket.of.first_bucket then
                 note(last, "completes_layers", { first = i, layers = bucket.of.bucket_layers, loop = loop })
             end
-        else
+        elseif not bucket.partial then
             note(start_of(g, bucket, outer, position), "completes", i)
         end
         local entry = bucket.handler and g.handlers[bucket.handler]

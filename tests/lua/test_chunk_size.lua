@@ -93,17 +93,19 @@ parallel  { "zero3", %s }
     checked('chunk_size = "4KB"', 0, ": chunks: 1,000 elements, 4,000 bytes: chunk_size\n")
     checked('chunks = "search", min_chunk_size = 100, chunk_search_range = 256, chunk_search_n_grids = 256', 0,
         ": chunks: 823 elements, 3,292 bytes: 0 of all chunks are unused\n")
-    checked('chunks = "search"', 0, ': chunks: one that is not divided: 823 elements are fewer than min_chunk_size: each '
-        .. 'process has all of them, as with "ddp"\n')
+    checked('chunks = "search"', 0, ': chunks: one that is gathered: too small to shard: 823 elements are fewer than '
+        .. 'min_chunk_size, 33,554,432: each process has all of them, as with "ddp"\n')
     checked('chunks = "utilization", chunk_search_n_grids = 1000', 1, "chunk_search_range is 67108864 elements, expected a "
         .. "multiple of chunk_search_n_grids, 1000")
     checked('chunks = "utilization", min_chunk_size = 16', 1, "min_chunk_size is 16 elements, expected at least those of "
         .. "the largest tensor that counts, 600")
     checked("chunk_size = 300, chunk_search_range = 8", 1, "chunk_search_range is given, and no size of chunks is searched")
-    checked("chunk_size = 300", 1, 'a chunk of 300 elements would have some layers of "h" and not all of them, expected '
-        .. 'chunks = "layer"', '{ linear "a" { 16 }, times(3) "h" { linear "b" { 16 }, relu {} }, linear "c" { 3 } }')
-    checked("chunk_size = 900", 0, "chunks: 900 elements", '{ linear "a" { 16 }, times(3) "h" { linear "b" { 16 }, relu {} },'
-        .. ' linear "c" { 3 } }')
+    -- chunks that begin and end inside of layers, and one with all of them
+    local model = '{ linear "a" { 16 }, times(3) "h" { linear "b" { 16 }, relu {} }, linear "c" { 3 } }'
+    checked("chunk_size = 300", 0, "chunks: 300 elements", model)
+    checked("chunk_size = 900", 0, "chunks: 900 elements", model)
+    checked("chunk_size = 10", 1, "parallel: 208 chunks, expected at most 128: larger ones",
+        '{ linear "a" { 16 }, times(102) "h" { linear "b" { 16 }, relu {} }, linear "c" { 3 } }')
 end)
 
 return tests

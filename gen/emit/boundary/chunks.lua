@@ -1,4 +1,5 @@
 -- chunks: what a program says of the memory that parameters are gathered into before use (passes/chunks.lua).
+local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
@@ -6,28 +7,11 @@ local text = require "base.text"
 
 local chunks = {}
 
--- The function that finds the layers of a ring, in elements from its first window.
-local function finder(param)
-    local ring = param.chunk.ring
-    return { ("/* Parameters of layer l of %s, from the beginning of the windows that its layers take turns in. */")
-        :format(ring.region.name),
-        ("static inline int64_t %s(int l) {"):format(ring.name),
-        ring.slots > 1 and ("    return l %% %d * (int64_t)%s;"):format(ring.slots,
-            (param.joint or param).value.place.distance) or "    (void)l;\n    return 0;", "}" }
-end
-
---- The functions that find the layers of each ring, for model.h.
+--- The functions that find the layers of parameters in the memory of chunks, for model.h.
 function chunks.finders(g)
-    local list, seen = {}, {}
-    for _, param in ipairs(g.params) do
-        local ring = param.chunk and param.chunk.ring
-        if ring and not seen[ring] then
-            seen[ring] = true
-            if #list > 0 then list[#list + 1] = "" end
-            table.move(finder(param), 1, 4, #list + 1, list)
-        end
-    end
-    return sections.lines(list)
+    return sections.lines(by_layer.finders(g, function(param) return param.chunk and param.chunk.run end, function(run)
+        return ("Where %s of layer l is gathered, in elements from that of layer 0."):format(by_layer.covered(run))
+    end, function(param) return param.value end))
 end
 
 --- Whether parameters lie beside the flat space of the trained ones: frozen ones, running statistics.

@@ -16,15 +16,10 @@ local windows = require "emit.boundary.windows"
 local memory = {}
 local lines = sections.lines
 
---- The parameters in the order of the flat space: the trained ones first.
+--- The parameters in the order of files: the trained ones first.
 function memory.params(g)
-    local list = {}
-    for _, wanted in ipairs { true, false } do
-        for _, param in ipairs(g.params) do
-            if param.used == wanted then list[#list + 1] = param end
-        end
-    end
-    table.sort(list, function(a, b) return a.flat.offset < b.flat.offset end)
+    local list = ordered.copy(g.params)
+    table.sort(list, function(a, b) return a.number < b.number end)
     return list
 end
 
