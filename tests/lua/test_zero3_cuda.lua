@@ -43,16 +43,14 @@ local DIMENSIONS = {
     { "precision", "f64", "f32", "bf16" },
     { "optimizer", "adamw", "ema", "lamb", "adafactor", "frozen" },
     { "overlap", true, false },
-    { "chunks", "", "chunk_size = 100000", "chunk_size = 300" },
+    { "chunks", "", "chunk_size = 100000", "chunk_size = 150", "chunk_size = 800" },
 }
 
-local function fits(case)
-    local tokens = ranked.MODELS[case.model].rows == "tokens"
-    if case.memory:find "logits" and not tokens then return false end
-    return case.chunks == "" or case.chunks == "chunk_size = 100000" or case.model == "mlp"
-end
+local function fits(case) return not case.memory:find "logits" or ranked.MODELS[case.model].rows == "tokens" end
 
-local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
+-- How far results may be from those of the C target, whose kernels have other orders of sums: in f64 relative to the
+-- largest of each tensor, else in its 2-norm.
+local BOUNDS = { f64 = 1e-12, f32 = 1e-5, bf16 = 4e-3, f16 = 4e-3 }
 
 local MULTIPLE = 16     -- cuts are at multiples of so many elements
 
@@ -113,18 +111,18 @@ local function compare(t, case)
     local found = programs.dump(p, on_devices(t, case.ranks, { "--cycles", cycles, "--log", log.cuda, env = env }))
 
     local bound = BOUNDS[case.precision]
-    programs.close(found, expected, bound or HALF, { "parameters", "gradients", "state" }, bound and programs.difference
-        or programs.distance)
+    programs.close(found, expected, bound, { "parameters", "gradients", "state" }, case.precision == "f64"
+        and programs.difference or programs.distance)
     local plan, calls = programs.plan(p, "--ranks", tostring(case.ranks)), 0
     for _, c in ipairs(plan.collectives) do calls = calls + c.calls end
     local updates = { events_of(log.cuda, "update"), events_of(log.c, "update") }
     for i, event in ipairs(updates[1]) do
         t.equal({ event.collectives, event.comm_bytes }, { calls, plan.totals.comm_bytes_per_cycle })
-        t.near(event.loss, updates[2][i].loss, (bound or HALF) * event.loss)
+        t.near(event.loss, updates[2][i].loss, bound * event.loss)
     end
     local evals = { events_of(log.cuda, "eval"), events_of(log.c, "eval") }
     t.equal({ #updates[1], #evals[1] }, { cycles, #evals[2] })
-    for i, event in ipairs(evals[1]) do t.near(event.loss, evals[2][i].loss, (bound or HALF) * event.loss) end
+    for i, event in ipairs(evals[1]) do t.near(event.loss, evals[2][i].loss, bound * event.loss) end
     if not EQUAL[case.optimizer] or case.ranks == 1 or devices.gpus(t) > 0 then return end
     if case.model == "batchnorm" or case.model == "resnet" then return end
     local training = 0
@@ -184,7 +182,7 @@ add("f16: a cycle whose gradient overflows is skipped and changes nothing, as on
     local found, list = trained("cuda", 4)
     t.equal(list, known)
     t.equal(list[2][2], 1)
-    programs.close(found, expected, HALF, { "parameters", "state" }, programs.distance)
+    programs.close(found, expected, BOUNDS.f16, { "parameters", "state" }, programs.distance)
 end)
 
 -- Micro-steps that are graphs of their own: two ranks end as one process of twice the micro-steps. Returns the program,
@@ -279,15 +277,15 @@ optimizer  { "sgd", lr = 0.1 }
 memory     { logits = "chunked", logits_rows = 8 }
 train      { updates = 3, seed = 7 }
 eval       { every = 1 }
-parallel   "zero3"
+parallel   "%s"
 target     "cuda"
 ]]
 
 -- What a run of the program ends with: the losses of its updates and evaluations, and its messages.
-local function run_planted(t, file, from, to)
+local function run_planted(t, mode, file, from, to)
     local programs, environment = devices.open(t)
     ranked.write_tokens(t, programs)
-    local p = programs.build("zero3_cuda_planted", PLANTED)
+    local p = programs.build("zero3_cuda_planted_" .. mode, PLANTED:format(mode))
     if file then
         local text = host.read(p.folder .. "/" .. file)
         local first, last = text:find(from, 1, true)
@@ -322,13 +320,19 @@ local ERRORS = {
         "m->device_w;", LOSSES },
 }
 
+add("no error is planted: the losses of zero2", function(t)
+    needs(t, 2)
+    local found = run_planted(t, "zero3")
+    t.equal(#found, 3 + 3)
+    t.equal(found, run_planted(t, "zero2"))
+end)
+
 for _, planted in ipairs(ERRORS) do
     local name, file, from, to, how = table.unpack(planted)
     add("planted: " .. name .. ": found", function(t)
         devices.needs_library(t)
-        local expected = run_planted(t)
-        t.equal(#expected, 3 + 3)
-        local found, err = run_planted(t, file, from, to)
+        local expected = run_planted(t, "zero2")
+        local found, err = run_planted(t, "zero3", file, from, to)
         if how == RACE then return t.contains(err, RACE) end
         local same = #found == #expected
         for i, loss in ipairs(expected) do same = same and loss == found[i] end
