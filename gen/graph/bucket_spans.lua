@@ -19,6 +19,23 @@ function bucket_spans.bucket_of(g, param, l)
     end
 end
 
+--- Elements of the flat space that a tensor of n takes: it ends where cuts may be.
+function bucket_spans.taken(n) return (n + 15) // 16 * 16 end
+
+--- Where the tensor at element `at` of the flat space lies in the window that its bucket is gathered into, in elements
+--- of the program's type. A parameter that kernels read in 16 bits takes half as much there as in the flat space.
+function bucket_spans.place(bucket, at)
+    local place = at - bucket.offset
+    for _, param in ipairs(bucket.half and bucket.params or {}) do
+        for l = 0, graph.is_half(param.value) and param.count - 1 or -1 do
+            local first = param.flat.offset + l * param.flat.stride
+            local before = first >= bucket.offset and first < at
+            place = place - (before and bucket_spans.taken(param.flat.n) // 2 or 0)
+        end
+    end
+    return place
+end
+
 -- The nodes of a body in the order of the program, as { node, loop, l, outer }; outer: { node, from, to }, the node of
 -- the body that it belongs to and the numbers of its steps.
 local function steps_of(body)
@@ -73,7 +90,7 @@ function bucket_spans.list(g, body, each)
     return list, #steps
 end
 
---- Notes at a node, in its list `field`, what happens there in iteration l: entries { loop, at = { [l] = number } } have
+--- Notes at a node, in its list `field`, what happens there in iteration l: an entry { loop, at = { [l] = number } } has
 --- at most one number for an iteration; outside of loops l is 0. key: entries of other keys have other numbers.
 function bucket_spans.note(place, field, number, key)
     local node = place.node

@@ -48,19 +48,20 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, partial, collected, region, "
-        .. "filled, handler }; of = { first_bucket, bucket_layers }: it has layers of a region; partial: the set of "
-        .. "parameters of which it has some layers, where it may begin and end inside of one; collected: it has what a "
-        .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
-        .. "parameters (layout)",
+        .. "filled, handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; "
+        .. "partial: the set of parameters of which it has some layers, where it may begin and end inside of one; "
+        .. "collected: it has what a cycle collects; region: of its first parameters; filled: elements of its tensors; "
+        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some of "
+        .. "them in 16 bits, and the elements of `real` that its window takes (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
-        .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
+        .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
         .. "group = whose lists exchange it, nil: all ranks }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
-    chunks = "{ elements, prefetch, orders, places }: memory for parameters that are gathered before use; how many "
-        .. "gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of each "
-        .. "bucket begins (chunks)",
+    chunks = "{ elements, prefetch, orders, places, sent }: memory for parameters that are gathered before use; how "
+        .. "many gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of "
+        .. "each bucket begins; sent: whether some of them travel in 16 bits (chunks)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",

@@ -1,6 +1,7 @@
 -- verify_chunks: on every path over a micro-batch, from forward to evaluation and from forward to backward, each read
 -- of a trained parameter lies between the need of its chunk and the start of a gather that takes its window. A path is
 -- walked as the program runs it, iteration by iteration.
+local bucket_spans = require "graph.bucket_spans"
 local graph = require "graph.graph"
 
 -- The chunks whose memory a path has: there, those that were gathered and waited for; coming, gathers under way.
@@ -19,14 +20,14 @@ end
 local function places_of(g, param, i, l)
     local run, first = param.chunk.run, l * param.flat.stride
     return param.chunk.offset + (run and run.offsets[l] or first) - g.chunks.places[i],
-        param.flat.offset + first - g.buckets[i].offset
+        bucket_spans.place(g.buckets[i], param.flat.offset + first)
 end
 
 function Path:start(g, i, broken)
     local places, from = g.chunks.places, g.chunks.places[i]
     for other, bucket in ipairs(g.buckets) do
         local at = places[other]
-        if at and at < from + g.buckets[i].n and from < at + bucket.n then
+        if at and at < from + g.buckets[i].gathered and from < at + bucket.gathered then
             if self.coming[other] and other ~= i then
                 broken(("the gather of chunk %d takes the memory of chunk %d, which is under way"):format(i, other))
             end

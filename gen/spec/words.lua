@@ -207,6 +207,9 @@ words.list = {
             .. "fewer is not divided; for utilization the largest tensor" }),
         field("prefetch", "int", { min = 0, max = 16,
             doc = "with zero3, how many chunks are gathered ahead of the one in use; default: 1" }),
+        field("enable_distributed_storage", "bool", { alternatives = { "owner" },
+            doc = "with zero3, whether each process has only a part of each chunk (default: true); owner: each chunk "
+                .. "belongs to one process as a whole; false: each process has all, and nothing is gathered" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
             doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; "
                 .. "sums are f32, parameters are gathered in full" }),

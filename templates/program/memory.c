@@ -179,13 +179,8 @@ static const ga_group GROUPS[] = {
 static int open_groups(model *m, ga_err *e) { return ga_comm_divide(m->comm, GROUPS, $count, e); }
 
 //@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, grouped, groups, numbers)
-//% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel, whether each of its tensors belongs to one rank. */
-//% else
-/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel; any element may be the first one of a rank. */
-//% end
+ * travel, how it is divided over the ranks. */
 static const ga_bucket BUCKETS[] = {
     $buckets
 };

@@ -1,4 +1,4 @@
-//@ head(header, guard, half, device, parallel, real, dtype)
+//@ head(header, guard, half, device, parallel, sends, real, dtype)
 $header
 #ifndef $guard
 #define $guard
@@ -16,6 +16,9 @@ $header
 //% end
 //% if parallel then
 #include "runtime/device/device_nccl.h"
+//% end
+//% if sends then
+#include "runtime/files/sent.h"
 //% end
 #include "runtime/files/shards.h"
 #include "runtime/log/run.h"

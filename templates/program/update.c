@@ -154,13 +154,24 @@ $orders
 
 enum { PREFETCH = $prefetch }; /* gathers that run ahead of the kernels */
 
-//@ chunks()
+//@ chunks(half)
 /* Starts the gather of a chunk: each rank has its own part of it. */
 static void chunk_start(ga_worker *w, model *m, int i) {
     const ga_bucket *b = &m->division.buckets[i];
+//% if half then
+    ga_exchange all = {.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = b->n,
+                       .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = REAL,
+                       .shard = m->flat_w + ga_division_place(&m->division, i)};
+    const int64_t *words = ga_sent_cuts(&m->sent, i);
+    if (words) /* kernels read some of it in 16 bits */
+        all = (ga_exchange){.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = words[m->sent.size],
+                            .cuts = words, .type = GA_$half, .wire = GA_$half,
+                            .shard = m->words + m->sent.places[i]};
+//% else
     const ga_exchange all = {.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = b->n,
                              .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = REAL,
                              .shard = m->flat_w + ga_division_place(&m->division, i)};
+//% end
     const int code = ga_comm_start(m->comm, m->division.count + i, &all, &m->error);
     if (code < 0) ga_team_fail(w, code);
 }
@@ -184,6 +195,13 @@ static void parameters_gather(ga_worker *w, model *m) {
     if (w->index != 0) return;
     const int code = ga_division_gather(&m->division, m->comm, m->flat_w, REAL, &m->error);
     if (code < 0) ga_team_fail(w, code);
+}
+
+//@ sent()
+/* What this rank sends of its parameters: made once per update, in 16 bits where kernels read these. */
+static void sent_pack(ga_worker *w, model *m) {
+    for (ga_tiles t = ga_tiles_begin(w, m->sent.count); ga_tile_next(&t);)
+        ga_sent_pack(&m->sent, (int)t.index, m->flat_w, m->words);
 }
 
 //@ views(view_calls)

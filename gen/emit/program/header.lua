@@ -19,6 +19,7 @@ local sample = require "emit.program.sample"
 local save = require "emit.program.save"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local states = require "emit.boundary.states"
 local step = require "emit.program.step"
 local text = require "base.text"
@@ -150,7 +151,7 @@ function model_header.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/model.h"), {
         { "head", { header = text.block(header("model.h", "sizes, memory and functions of the program")),
             guard = text.ident(config.name:upper() .. "_MODEL_H"), half = sums.half, device = own.device,
-            parallel = own.parallel, real = text.ident(f64 and "double" or "float"),
+            parallel = own.parallel, sends = sent.is_used(g), real = text.ident(f64 and "double" or "float"),
             dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },

@@ -8,6 +8,7 @@ local grouped_files = require "emit.boundary.grouped_files"
 local handlers = require "emit.boundary.handlers"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local division = require "emit.boundary.division"
 local states = require "emit.boundary.states"
 local text = require "base.text"
@@ -154,6 +155,7 @@ end
 local function table_lines(g, params)
     local list = states.tables(g, params)
     for _, line in ipairs(g.handlers and grouped_files.tables(g, params) or {}) do list[#list + 1] = line end
+    for _, line in ipairs(sent.table(g, params)) do list[#list + 1] = line end
     return list
 end
 

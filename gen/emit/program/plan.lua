@@ -11,6 +11,7 @@ local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
+local sent = require "emit.boundary.sent"
 local statistics = require "emit.program.statistics"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
@@ -136,7 +137,9 @@ local function collectives_of(g, config, size)
         if x.kind == "reduce_scatter" and not gathers then
             add("all_gather", "boundary", g.real, x.n * size)
         elseif gathers and gathers[x.bucket] then
-            add("all_gather", g.accumulate == 1 and "only" or "every", g.real, x.n * size, gathers[x.bucket])
+            local bucket = g.buckets[x.bucket]
+            add("all_gather", g.accumulate == 1 and "only" or "every", bucket.half and g.half or g.real,
+                sent.bytes(g, bucket), gathers[x.bucket])
         end
     end
     return list, sum

@@ -17,7 +17,8 @@ interface.fields = {
     field("gathers", "boolean", "whether kernels can gather from other processes, as ops of the catalog with "
         .. "`exchanges` do", true),
     field("rank_groups", "boolean", "whether groups of ranks can exchange apart from others", true),
-    field("narrow_wire", "boolean", "whether parts of the gradient can travel to other processes in 16 bits", true),
+    field("narrow_wire", "boolean", "whether parts of the gradient, and chunks of "
+        .. "parameters, can travel to other processes in 16 bits", true),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
 

@@ -9,6 +9,7 @@ local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
@@ -64,9 +65,11 @@ local function update_text(g, config, context, found, header)
             scaler = scaler.moves(config) } },
         b.ranges, b.cut,
         g.ranks and { "buckets", ordered.copy(b.buckets or {}, { grouped = g.handlers ~= nil }) },
-        g.sharded.parameters and { "chunk_order", chunks.tables(g) }, g.sharded.parameters and { "chunks", {} }
+        g.sharded.parameters and { "chunk_order", chunks.tables(g) },
+        g.sharded.parameters and { "chunks", { half = sent.is_used(g) and text.ident(g.half:upper()) } }
             or g.sharded.state and { "gather", {} },
-        { "views", { view_calls = b.view_calls } }, rate.functions(config, context.target),
+        sent.is_used(g) and { "sent", {} }, { "views", { view_calls = b.view_calls } },
+        rate.functions(config, context.target),
         g.ranks and { "small_sum", { split = clip.weights_first(g, config), largest = clip.takes_largest(config),
             lists = g.handlers and #config.rank_groups or 0 } },
         g.handlers and { "shares", handlers.shares(g, config) } or false,
