@@ -55,8 +55,8 @@ local BOUNDS = { f64 = 1e-12, f32 = 1e-5, bf16 = 4e-3, f16 = 4e-3 }
 
 local MULTIPLE = 16     -- cuts are at multiples of so many elements
 
--- The calls of NCCL that an exchange of the C target is on a device, as "kind elements": the equal part of all ranks, of
--- which each has a piece, then what the last one has more.
+-- The calls of NCCL that an exchange of the C target is on a device, as "kind elements": the equal part of all ranks,
+-- of which each has a piece, then what the last one has more.
 local function calls_of(kind, n, ranks)
     local each = n // (ranks * MULTIPLE) * MULTIPLE
     local rest = (kind == "all-gather" and "broadcast " or "reduce ") .. n - ranks * each
@@ -135,7 +135,12 @@ local function compare(t, case)
     t.equal(in_graphs(t, order.c, order.cuda, case.ranks), cycles * training)
 end
 
-for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 2 or 1, 100)) do
+-- With make test-all the cover of the pairs.
+local CASES = cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 2 or 1, 100)
+CASES[#CASES + 1] = { prefetch = 1, ranks = 3, model = "gpt", a = 3, memory = "", clip = "clip (0.1)",
+    precision = "f64", optimizer = "adamw", overlap = true, stored = "true", chunks = "" }
+
+for _, case in ipairs(CASES) do
     add("equal to the C target: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
 end
 
@@ -269,7 +274,8 @@ end)
 
 -- === planted errors ==============================================================================
 
--- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers take turns in two windows.
+-- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers take turns in two
+-- windows.
 local PLANTED = [[
 data       { "tokens", train = "parallel.bin", context = 6, split = { eval = 24 } }
 batch      (3)
