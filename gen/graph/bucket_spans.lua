@@ -90,8 +90,8 @@ function bucket_spans.list(g, body, each)
     return list, #steps
 end
 
---- Notes at a node, in its list `field`, what happens there in iteration l: an entry { loop, at = { [l] = number } } has
---- at most one number for an iteration; outside of loops l is 0. key: entries of other keys have other numbers.
+--- Notes at a node, in its list `field`, what happens there in iteration l: an entry { loop, at = { [l] = number } }
+--- has at most one number for an iteration; outside of loops l is 0. key: entries of other keys have other numbers.
 function bucket_spans.note(place, field, number, key)
     local node = place.node
     node[field] = node[field] or {}

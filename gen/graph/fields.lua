@@ -51,8 +51,8 @@ fields.graph = {
         .. "filled, handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; "
         .. "partial: the set of parameters of which it has some layers, where it may begin and end inside of one; "
         .. "collected: it has what a cycle collects; region: of its first parameters; filled: elements of its tensors; "
-        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some of "
-        .. "them in 16 bits, and the elements of `real` that its window takes (layout)",
+        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some "
+        .. "of them in 16 bits, and the elements of `real` that its window takes (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
@@ -126,8 +126,8 @@ fields.node = {
     needs = "buckets whose exchange must have ended before it (windows)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
     needs_at = "{ loop, at }: the exchange of bucket at[l] must have ended before it in iteration l (windows)",
-    gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, at[0] "
-        .. "outside of loops; key: the parameter (chunks.needed, chunks)",
+    gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, "
+        .. "at[0] outside of loops; key: the parameter (chunks.needed, chunks)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",

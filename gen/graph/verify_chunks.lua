@@ -69,7 +69,8 @@ function Path:check_read(g, param, l, complain)
     if not self.there[i] then complain(("reads %s of chunk %d, which is not there"):format(param.name, i)) end
     local read, lies = places_of(g, param, i, l)
     if read ~= lies then
-        complain(("reads layer %d of %s at element %d of chunk %d, and it lies at %d"):format(l, param.name, read, i, lies))
+        complain(("reads layer %d of %s at element %d of chunk %d, and it lies at %d"):format(l, param.name, read, i,
+            lies))
     end
 end
 

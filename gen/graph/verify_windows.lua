@@ -1,6 +1,6 @@
--- verify_windows: on the way of a backward pass, gradients are written into the window of their bucket before its exchange
--- starts, and never where the exchange of another bucket may still read. Each bucket starts once. The pass is walked as
--- the program runs it, iteration by iteration.
+-- verify_windows: on the way of a backward pass, gradients are written into the window of their bucket before its
+-- exchange starts, and never where the exchange of another bucket may still read. Each bucket starts once. The pass is
+-- walked as the program runs it, iteration by iteration.
 local bucket_spans = require "graph.bucket_spans"
 
 -- started: buckets whose exchange has started; sent: those that nobody has waited for since.

@@ -5,9 +5,9 @@
 --   backward    d_h = fc2_dx(d_y)                                fc2, which forward used last, is still there
 --               need fc1 ; ...
 --
--- A pass needs chunks in an order that is known here (g.chunks.orders). At the need of one the gather of that `prefetch`
--- places behind it starts. A chunk is a layer, or has a size of its own: then it may begin and end inside of a layer.
--- For any reader of the graph, on any target:
+-- A pass needs chunks in an order that is known here (g.chunks.orders). At the need of one the gather of that
+-- `prefetch` places behind it starts. A chunk is a layer, or has a size of its own: then it may begin and end inside of
+-- a layer. For any reader of the graph, on any target:
 --
 --   chunks.needed(entry, l)         the place of the order that a node needs in layer l of its loop; entry: of the list
 --                                   node.gathers, which has one entry for each chunk that an iteration may need there
