@@ -48,10 +48,6 @@ local function check_target(c)
         diag.fail(diag.field(c.parallel_at, "groups"), ('parallel: groups of ranks are given, and the target "%s" '
             .. 'exchanges with all ranks alone: expected none'):format(c.target), {})
     end
-    if c.mode.sharded.parameters and not targets.of(c).gathers then
-        diag.fail(c.parallel_at, ('parallel: with %q parameters are divided over the processes, and the target %q '
-            .. "needs all of them in each: expected another mode"):format(c.parallel, c.target), {})
-    end
 end
 
 -- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.

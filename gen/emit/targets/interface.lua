@@ -14,8 +14,8 @@ interface.fields = {
     field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
-    field("gathers", "boolean", "whether a micro-step can gather from other processes: parameters that are "
-        .. "divided, and what ops of the catalog with `exchanges` need", true),
+    field("gathers", "boolean", "whether kernels can gather from other processes, as ops of the catalog with "
+        .. "`exchanges` do", true),
     field("rank_groups", "boolean", "whether groups of ranks can exchange apart from others", true),
     field("narrow_wire", "boolean", "whether parts of the gradient, and chunks of "
         .. "parameters, can travel to other processes in 16 bits", true),
