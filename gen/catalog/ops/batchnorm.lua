@@ -28,7 +28,7 @@ op "batchnorm_stats" {
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "micro micro (1)" },
     outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
-    rounds = true, half = "x",
+    octets = "x", rounds = true, half = "x",
 }
 
 op "batchnorm" {
@@ -49,7 +49,7 @@ op "batchnorm" {
                 rstd = n.ins.rstd, sum = all.sum.tensor, moment = all.moment.tensor,
                 count = joined.count and joined.count.tensor }, n.attrs) }
     end,
-    cost = cost(4, 2), lower = "batchnorm", rounds = true, half = "x y",
+    cost = cost(4, 2), lower = "batchnorm", octets = "x y", rounds = true, half = "x y",
     sample = [[function(x)
         local y = batchnorm 'bn' {} (reshape { 2, 2, 3 } (linear 'planes' { 12 } (x)))
         return flatten {} (tanh(y))
@@ -63,7 +63,7 @@ op "batchnorm_sums" {
     doc = "the sums of dy and of dy (x - mean) rstd over each group",
     ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum full (G, C)", "moment full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
-    rounds = true, half = "dy x",
+    octets = "dy x", rounds = true, half = "dy x",
 }
 
 op "batchnorm_dx" {
@@ -71,7 +71,8 @@ op "batchnorm_dx" {
     ins = { "dy (*)", "x (*)", "weight (C)", "mean (G, C)", "rstd (G, C)", "sum (G, C)", "moment (G, C)",
         "count (1) ?" },
     outs = { "y (X)" },
-    letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm", rounds = true, half = "dy x y",
+    letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm", octets = "dy x y",
+    rounds = true, half = "dy x y",
 }
 
 op "batchnorm_join" {

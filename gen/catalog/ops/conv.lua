@@ -51,8 +51,8 @@ local function cost(n)
     local a, B = n.attrs, n.size.B
     local weights = a.out * a.channels // a.groups * a.window[1] * a.window[2]
     local places = B * a.rows * a.columns
-    return { flops = 2 * places * weights,
-        elements = places * a.out + B * a.height * a.width * a.channels + weights }
+    local planes = graph.elements((n.ins.x or n.outs.y.tensor).shape)      -- with the zeros of octets
+    return { flops = 2 * places * weights, elements = places * a.out + planes + weights }
 end
 
 -- All places of the result as one part.
@@ -115,6 +115,24 @@ op "conv2d" {
             return flatten {} (y * y) + linear 'beside' { 30 } (flatten {} (planes))
         end]],
     },
+}
+
+op "octets" {
+    doc = "planes with 8 channels of a place side by side; a group of channels that are no whole octets gets zeros",
+    ins = { "x (B, C, H, W)" }, outs = { "y (B, D, H, W)" },
+    letters = function(n, size) size.D = n.attrs.groups * ceil(size.C // n.attrs.groups, 8) * 8 end,
+    internal = true, needs = "octets", lower = "conv",
+    cost = function(n)
+        return { flops = 0, elements = graph.elements(n.ins.x.shape) + graph.elements(n.outs.y.tensor.shape) }
+    end,
+}
+
+op "planes" {
+    doc = "the channels that lie by octets as planes again, without their zeros",
+    ins = { "x (B, D, H, W)" }, outs = { "y (B, C, H, W)" },
+    letters = function(n, size) size.C = n.attrs.channels end,
+    internal = true, needs = "octets", lower = "conv",
+    cost = function(n) return { flops = 0, elements = 2 * graph.elements(n.outs.y.tensor.shape) } end,
 }
 
 op "conv2d_turned" {
