@@ -11,6 +11,7 @@ return function(node, ops)
     local cost, behind = ops[node.op].cost(node), node.behind
     if not behind then return cost end
     local n = graph.elements(graph.result(node).shape)
-    local more = #node.signature.ins - #ops[node.op].signature.ins + (behind.both and 1 or 0)
+    local more = behind.both and 1 or 0
+    for _, name in ipairs(node.signature.ins) do more = more + (name:find "^with_%d+$" and 1 or 0) end
     return { flops = cost.flops + n * statements.count(behind.statements), elements = cost.elements + n * more }
 end

@@ -5,6 +5,12 @@
 --   running = batchnorm_running(mean, var)             y, mean, var, rstd, running = batchnorm(x, parts)
 --   y = batchnorm(x, mean, rstd)
 --
+-- Where a convolution on tensor cores makes x, its tiles are the parts, so that nothing reads x for statistics: many
+-- tiles are joined first.
+--
+--   x = conv2d(...) ; parts = batchnorm_stats(x)  ->   x, tiles (4000, G, 2, C) = conv2d(...)
+--                                                      parts (50, G, 2, C) = batchnorm_stats(tiles)
+--
 --   sum, moment = batchnorm_sums(dy, x)           ->   parts (64, G, 2, C) = batchnorm_sums(dy, x)
 --   dx = batchnorm_dx(dy, x, sum, moment)              dx, d_weight, d_bias = batchnorm_dx(dy, x, parts)
 --   d_weight, d_bias = column_sum(moment), column_sum(sum)
@@ -76,10 +82,40 @@ local function between(body, from, to, statistics)
     return { moves = moves, later = later }
 end
 
+-- Parts that each block of the next kernel adds up, at most; those that many are joined to, at most.
+local MOST_PARTS, JOINED_PARTS = 512, 64
+
+-- Lets the convolution that makes x leave statistics of its tiles; nil: it cannot.
+local function tiles_of(g, config, body, node)
+    local conv, s = node.ins.x.def, node.size
+    local tiles = conv and ordered.find(body, conv) and conv.op == "conv2d" and conv.outs.y.tensor == node.ins.x
+        and config.channels.conv2d(conv, node.attrs.rows)
+    if not tiles then return nil end
+    local parts = graph.tensor(g, { name = node.ins.x.name .. "_moments", kind = "value", dtype = g.real,
+        shape = { tiles, s.G, 2, s.C }, at = conv.at, def = conv, scope = conv.scope, keep_full = true, rowless = true })
+    local outs = table.move(conv.signature.outs, 1, #conv.signature.outs, 1, {})
+    outs[#outs + 1] = "moments"
+    conv.outs = ordered.copy(conv.outs, { moments = { tensor = parts } })
+    conv.signature = ordered.copy(conv.signature, { outs = outs })
+    return parts
+end
+
+-- The parts that the normalising node reads, and whether the node for statistics makes them.
+local function parts_of(g, config, body, node, count)
+    local tiles = tiles_of(g, config, body, node)
+    if not tiles then return make_parts(g, node, count, { "x", "micro" }), true end
+    local number = tiles.shape[1]
+    if number <= MOST_PARTS then return tiles, false end
+    count = JOINED_PARTS
+    while number % count > 0 do count = count - 1 end
+    node.ins = ordered.copy(node.ins, { tiles = tiles })
+    return make_parts(g, node, count, { "tiles", "micro" }), true
+end
+
 local JOIN = {}
 
 -- Returns the nodes of the body that are taken out, and those behind the normalising one, as sets and lists.
-function JOIN.batchnorm_stats(g, body, at, count)
+function JOIN.batchnorm_stats(g, config, body, at, count)
     local node = body[at]
     local outs = node.outs
     local y, place = reader(body, at, "batchnorm", "mean", outs.mean.tensor)
@@ -87,10 +123,10 @@ function JOIN.batchnorm_stats(g, body, at, count)
         [outs.rstd.tensor] = true })
     if not found then return nil end
     local ins, moves = node.ins, found.moves
-    local parts = make_parts(g, node, count, { "x", "micro" })
+    local parts, makes = parts_of(g, config, body, node, count)
     local more = { ins = { { "parts", parts }, { "running_mean", ins.running_mean }, { "running_var", ins.running_var },
         { "micro", ins.micro } }, outs = { { "mean", outs.mean }, { "var", outs.var }, { "rstd", outs.rstd } } }
-    y.attrs = ordered.copy(y.attrs, { parts = count })
+    y.attrs = ordered.copy(y.attrs, { parts = parts.shape[1] })
     if moves then
         local own = moves.outs
         y.attrs = ordered.copy(y.attrs, { momentum = moves.attrs.momentum, n = moves.attrs.n })
@@ -100,6 +136,7 @@ function JOIN.batchnorm_stats(g, body, at, count)
     extend(y, more, { mean = true, rstd = true })
     local out = table.move(found.later, 1, #found.later, 1, {})
     out[#out + 1] = moves
+    if not makes then out[#out + 1] = node end
     return { node = y, out = out, later = found.later }
 end
 
@@ -115,7 +152,7 @@ local function sum_of(body, at, to, t)
     return sum
 end
 
-function JOIN.batchnorm_sums(g, body, at, count)
+function JOIN.batchnorm_sums(g, _, body, at, count)
     local node = body[at]
     local sum, moment = node.outs.sum.tensor, node.outs.moment.tensor
     local dx, place = reader(body, at, "batchnorm_dx", "sum", sum)
@@ -144,11 +181,11 @@ local function join_all(g, config, body)
     for at, node in ipairs(body) do
         local parts_of = config.channels[node.op]
         if node.op == "times" then changed = join_all(g, config, node.body) or changed end
-        local found = parts_of and JOIN[node.op](g, body, at, parts_of(node))
+        local found = JOIN[node.op] and parts_of and JOIN[node.op](g, config, body, at, parts_of(node))
         if found then
             changed, behind[found.node] = true, found.later
             for _, each in ipairs(found.out) do out[each] = true end
-            graph.decide(g, graph.result(node).name, node.attrs.parts .. " parts",
+            graph.decide(g, graph.result(found.node).name, found.node.attrs.parts .. " parts",
                 "channels are summed in blocks side by side")
         end
     end

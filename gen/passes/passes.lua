@@ -29,6 +29,7 @@ passes.list = {
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
     require "passes.channels",     -- statistics of batchnorm in parts (optional)
     require "passes.parts",        -- sums over many rows in parts (optional)
+    require "passes.together",     -- sums of parts in one kernel (optional)
     require "passes.collectives",  -- which collective follows which node
     require "passes.windows",      -- memory for gradients that are exchanged at once
     require "passes.chunks",       -- memory for parameters that are gathered before use

@@ -18,6 +18,7 @@ GA_KERNEL($threads) $fn($params) {
     enum { PARTS = $parts };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+    if (!micro->training) return;
 //% else
     enum { PARTS = 1 };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES, part = 0, at = group * C + plane * WIDE;
@@ -62,6 +63,28 @@ GA_KERNEL($threads) $fn($params) {
         var[at + e] = squares[e] / n;
         rstd[at + e] = 1 / $sqrt(squares[e] / n + $eps);
 //% end
+    }
+}
+
+//@ batchnorm_joined(fn, params, source, threads, wide, parts, tiles, B, C, S, rows)
+/* $fn: averages and squared distances of $C channels in $tiles tiles of each group of $rows rows,
+ * joined to $parts parts, as (part, group, 2, channel)
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, ROWS = $rows, GROUPS = $B / ROWS, WIDE = $wide, PLANES = C / WIDE, EACH = $tiles / $parts };
+    __shared__ real scratch[$threads / GA_LANES][WIDE];
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
+    const ga_int64 first = (ga_int64)(part * EACH * GROUPS + group) * (2 * C) + plane * WIDE;
+    const real n = (real)((ga_int64)ROWS * $S / $tiles);
+    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    real middle[WIDE], spread[WIDE];
+    if (!micro->training) return;
+    ga_parts_moments<WIDE, $threads, C>(middle, spread, tiles + first, EACH, GROUPS * 2 * C, n, scratch);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) {
+        if (threadIdx.x != e) continue;
+        to[e] = middle[e];
+        to[C + e] = spread[e] * (n * EACH);
     }
 }
 

@@ -51,10 +51,13 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     }
 }
 
-//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, add, behind)
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, add, behind, moments)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
+//% if moments then
+ * averages of the outputs in tiles of places, and sums of squared distances, as (tile, group of rows, 2, output)
+//% end
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
@@ -71,7 +74,18 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * IN_OCTETS * taps * GA_OCTET;
     conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN_OCTETS, OUT>(
         ring, $(x.name) + (ga_int64)g * IN_OCTETS * planes.height * planes.width * GA_OCTET, of_group, planes, part,
-        i0, j0, end, [&](ga_int64 i, int j, float (&sums)[8]) {
+//% if moments then
+        i0, j0, end,
+        [&](const float (&sum)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {
+            enum { TILES = $(moments.tiles), ROW_GROUPS = $(moments.groups), ALL = GROUPS * OUT };
+            const int number = (int)(i0 / ROWS), row = number % TILES * ROW_GROUPS + number / TILES;
+            conv_tile_moments<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
+                (float *)ring, sum, moments + (ga_int64)row * (2 * ALL) + g * OUT + j0, OUT - j0, ALL);
+        },
+//% else
+        i0, j0, end, [](const float (&)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {},
+//% end
+        [&](ga_int64 i, int j, float (&sums)[8]) {
             const int image = (int)(i / in_image), place = (int)(i % in_image);
             const int h = part.h.place + place / part.w.places * $(step.place_h);
             const int w = part.w.place + place % part.w.places * $(step.place_w);
@@ -263,16 +277,16 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
         });
 }
 
-//@ conv2d_dw_sum(fn, params, source, threads, partials, groups, terms, out, store)
-/* $fn: the sum of $partials gradients of weights ($(groups * out), $terms), in the order of the weights
- * $source */
+//@ conv2d_dw_sum(fn, params, source, threads, members)
+//% for _, m in ipairs(members) do
+/* $fn: the sum of $(m.partials) gradients of weights ($(m.groups * m.out), $(m.terms)), in the order of the weights */
+//% end
+/* $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { PARTIALS = $partials, K = $terms, OUT = $out };
-    const ga_int64 all = (ga_int64)$groups * OUT * K;
-    for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count()) {
-        const ga_int64 from = (i / K / OUT * K + i % K) * OUT + i / K % OUT;
-        real value = 0;
-        for (int p = 0; p < PARTIALS; p++) value += partial[p * all + from];
-        $store
-    }
+    __shared__ real tile[32][33];
+//% for _, m in ipairs(members) do
+    if (blockIdx.x >= $(m.first) && blockIdx.x < $(m.behind))
+        conv_weight_sum<$(m.partials), $(m.groups), $(m.terms), $(m.out), $threads>(
+            $(m.y), $(m.partial), blockIdx.x - $(m.first), tile, $(m.add));
+//% end
 }

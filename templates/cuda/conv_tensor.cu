@@ -80,13 +80,50 @@ GA_DEVICE void conv_tile_store(ga_byte *ring, const float (&sum)[TALL][WIDE2][4]
         ga_strip_store<WIDTH>(scratch, sum[u], warp % DOWN * (ROWS / DOWN) + u * 16, warp / DOWN * WIDTH, lane, store);
 }
 
+/* Averages of the columns of a tile over its rows, as they are rounded, and the sums of the squared distances from these:
+ * `columns` of the one from `to` on, of the other `apart` elements behind them. Scratch is free again. */
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int TALL, int WIDE2>
+GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2][4], float *to, int columns, int apart) {
+    const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES, c = threadIdx.x;
+    const int first = warp / DOWN * (COLUMNS / ACROSS) + lane % 4 * 2;
+    float middle[WIDE2][2] = {};
+    for (int squares = 0; squares < 2; squares++) {
+        float own[WIDE2][2] = {};
+#pragma unroll
+        for (int k = 0; k < TALL * WIDE2 * 4; k++) {
+            const float x = ga_rounded(sum[k / 4 / WIDE2][k / 4 % WIDE2][k % 4]) - middle[k / 4 % WIDE2][k % 2];
+            own[k / 4 % WIDE2][k % 2] += squares ? x * x : x;
+        }
+#pragma unroll
+        for (int k = 0; k < WIDE2 * 2; k++) {
+            float &x = own[k / 2][k % 2];
+            for (int step = 4; step < GA_LANES; step *= 2) x += __shfl_xor_sync(GA_ALL_LANES, x, step);
+            if (lane < 4) scratch[warp % DOWN * COLUMNS + first + k / 2 * 8 + k % 2] = x;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < WIDE2 * 2; k++) {
+            float &x = middle[k / 2][k % 2] = 0;
+            for (int down = 0; down < DOWN; down++) x += scratch[down * COLUMNS + first + k / 2 * 8 + k % 2];
+            x /= ROWS;
+        }
+        if (c < columns && c < COLUMNS) {
+            float x = 0;
+            for (int down = 0; down < DOWN; down++) x += scratch[down * COLUMNS + c];
+            to[squares * apart + c] = squares ? x : x / ROWS;
+        }
+        __syncthreads();
+    }
+}
+
 //@ conv_product(type)
 /* A tile of a convolution: rows are places of a part from i0 on, columns are OUT outputs from j0 on. weight: of the
- * part and group, rows of octets; x: the first of the group's IN octets of channels. Calls store(i, j, value) for each
- * eight outputs of a place inside of the tile; those behind OUT, in the last octet, are zeros. */
-template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int IN, int OUT, typename STORE>
+ * part and group, rows of octets; x: the first of the group's IN octets of channels. Calls see(sums) once, then
+ * store(i, j, value) for each eight outputs of a place inside of the tile; those behind OUT, in the last octet, are
+ * zeros. */
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int IN, int OUT, typename SEE, typename STORE>
 GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *weight, conv_planes planes,
-                                   const conv_part &part, ga_int64 i0, int j0, ga_int64 places, STORE store) {
+                                   const conv_part &part, ga_int64 i0, int j0, ga_int64 places, SEE see, STORE store) {
     enum { THREADS = DOWN * ACROSS * GA_LANES, TALL = ROWS / DOWN / 16, WIDE = COLUMNS / ACROSS / 16 };
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2, CHUNKS = GA_DEPTH / GA_OCTET };
     const int in_image = part.h.places * part.w.places, row = threadIdx.x % ROWS, warp = threadIdx.x / GA_LANES;
@@ -106,6 +143,7 @@ GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *w
     float sum[TALL][2 * WIDE][4] = {};
     conv_ring_product<TALL, WIDE, false>(sum, ring, STAGE, A_BYTES, (terms + GA_DEPTH - 1) / GA_DEPTH,
                                          warp % DOWN * (ROWS / DOWN), warp / DOWN * (COLUMNS / ACROSS), begin);
+    see(sum);
     conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(ring, sum, [&](int row, int column, float (&value)[8]) {
         if (i0 + row < places && j0 + column < OUT) store(i0 + row, j0 + column, value);
     });

@@ -184,7 +184,9 @@ op "conv2d_dw_sum" {
     end,
     internal = true, lower = "conv",
     cost = function(n)
-        local all = graph.elements(n.ins.partial.shape)
-        return { flops = all, elements = all + all // n.size.N }
+        local read, written = 0, 0
+        for _, t in ipairs(graph.reads(n)) do read = read + graph.elements(t.shape) end
+        for _, out in ipairs(graph.writes(n)) do written = written + graph.elements(out.tensor.shape) end
+        return { flops = read, elements = read + written }
     end,
 }

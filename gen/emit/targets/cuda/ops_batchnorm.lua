@@ -70,8 +70,13 @@ end
 
 local MORE = {}
 
-function MORE.batchnorm_stats(list, node) list.parts = node.attrs.parts or false end
-MORE.batchnorm_sums = MORE.batchnorm_stats
+function MORE.batchnorm_sums(list, node) list.parts = node.attrs.parts or false end
+
+function MORE.batchnorm_stats(list, node)
+    MORE.batchnorm_sums(list, node)
+    if not node.ins.tiles then return end
+    list.tiles, list.few, list.eps, list.sqrt = node.ins.tiles.shape[1], nil, nil, nil
+end
 
 function MORE.batchnorm(list, node, kernel, dtype, target)
     list.split, list.parts, list.out = split_of(node, dtype), node.attrs.parts or false, c_text.type_of(node.outs.y.tensor)
@@ -108,6 +113,10 @@ function batchnorm.set(list)
             MORE[name](arguments, node, kernel, dtype, target)
         end)
         list[name].launch, list[name].helper = launch_of(name), "rows:half channels"
+    end
+    list.batchnorm_stats.blocks = { "batchnorm_stats", "batchnorm_joined" }
+    list.batchnorm_stats.block = function(kernel)
+        return kernel.node.ins.tiles and "batchnorm_joined" or "batchnorm_stats"
     end
     for _, name in ipairs { "batchnorm_running", "batchnorm_collect", "batchnorm_add" } do
         list[name].launch = function(node) return launches.full(node.size.C) end

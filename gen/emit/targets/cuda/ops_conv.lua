@@ -97,6 +97,20 @@ local function by_octets(node)
     return launches.full(graph.elements(shape) // 8)
 end
 
+-- members: the gradients that a kernel adds up (passes/together.lua), each by blocks of its own, `first` up to `behind`.
+local function weight_sums(kernel, node)
+    local members, blocks = {}, 0
+    for i, s in ipairs(node.attrs.members or { node.size }) do
+        local y, first = node.signature.outs[i], blocks
+        blocks = blocks + ceil(s.K, 32) * ceil(s.L, 32) * s.G
+        members[i] = { partials = s.N, groups = s.G, terms = s.K, out = s.L, first = first, behind = blocks,
+            y = text.ident(y), partial = text.ident(node.signature.ins[i]),
+            add = text.ident(kernel.flags[y] or "false") }
+    end
+    kernel.launch.blocks = blocks
+    return { members = members }
+end
+
 -- Entries of the copies between both orders of planes.
 local function set_copies(list)
     list.octets = { launch = by_octets, helper = "rows:half", arguments = function(kernel, node)
@@ -128,7 +142,5 @@ return function(list)
         list[name].launch = launches.by_tiles
     end
     set_copies(list)
-    list.conv2d_dw_sum.launch = function(node)
-        return launches.full(node.size.O * node.size.I * node.size.R * node.size.S)
-    end
+    list.conv2d_dw_sum = { arguments = weight_sums, launch = launches.by_tiles, helper = "weight_sums" }
 end

@@ -71,6 +71,17 @@ local function tile_of(g, out)
     return least
 end
 
+--- In how many tiles a convolution computes the places of `rows` rows: it can leave averages and squared distances of its
+--- outputs in each; nil: it cannot.
+function tensor_conv.tiles(node, rows)
+    local a, out = node.attrs, node.attrs.out // node.attrs.groups
+    if not (node.op == "conv2d" and node.octets) or node.ins.bias or out % OCTET > 0 then return nil end
+    local part = { h = { places = a.rows }, w = { places = a.columns } }
+    local tile = tile_of({ B = node.size.B, groups = a.groups, parts = { part } }, out)
+    local places = rows * a.rows * a.columns
+    return places % tile.rows == 0 and places // tile.rows or nil
+end
+
 local function launch_of(kernel, tile, blocks)
     kernel.matrix = true
     kernel.launch = { blocks = blocks, threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
@@ -84,12 +95,15 @@ end
 ---   add                        whether `add` says that the result is added
 ---   bias                       whether a bias is added
 ---   behind                     the pointwise node behind eight neighbours (targets/cuda/behind.lua), or false
+---   moments.tiles, .groups     of statistics of the outputs: tiles of a group of rows, groups; or false
 function tensor_conv.product(list, node, kernel, g, part_choice)
     local out = list.shape.out
     local tile = tile_of(g, out)
     list.tile, list.bias = tile, node.ins.bias ~= nil
     list.x = { name = list.x, type = text.ident(kernel.half) }
     list.add, list.behind, list.store = kernel.can_add or false, behind.eights(kernel, true), nil
+    local parts = node.outs.moments and node.outs.moments.tensor.shape
+    list.moments = parts and { tiles = parts[1], groups = parts[2] } or false
     local blocks
     list.part_choice, blocks = part_choice(g.parts, function(part) return tiles_of_part(tile, g, out, part) end)
     launch_of(kernel, tile, blocks)
