@@ -1,5 +1,5 @@
-// batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. A block has WIDE neighbouring channels, 1
-// or an octet, and a part of the rows of a group. A thread moves FEW neighbours at once.
+// batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. A block has WIDE neighbouring channels,
+// 1 or an octet, and a part of the rows of a group. A thread moves FEW neighbours at once.
 
 //@ batchnorm_stats(fn, params, source, threads, few, wide, parts, B, C, S, rows, eps, sqrt)
 //% if parts then
@@ -23,48 +23,54 @@ GA_KERNEL($threads) $fn($params) {
     enum { PARTS = 1 };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES, part = 0, at = group * C + plane * WIDE;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
-    if (!micro->training) {
-        const int c = plane * WIDE + threadIdx.x;
-        if (threadIdx.x >= WIDE) return;
-        mean[at + threadIdx.x] = running_mean[c];
-        var[at + threadIdx.x] = running_var[c];
-        rstd[at + threadIdx.x] = 1 / $sqrt(running_var[c] + $eps);
-        return;
-    }
 //% end
     const real n = (real)((ga_int64)ROWS * S / PARTS);
     real middle[WIDE] = {}, squares[WIDE] = {};
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
-        const auto some = ga_read<FEW>(x + i);
-#pragma unroll
-        for (int e = 0; e < FEW; e++) middle[e % WIDE] += ga_get(some.at[e]);
-    });
-    ga_block_sums(middle, scratch);
-#pragma unroll
-    for (int e = 0; e < WIDE; e++) middle[e] /= n;
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
-        const auto some = ga_read<FEW>(x + i);
-#pragma unroll
-        for (int e = 0; e < FEW; e++) {
-            const real apart = ga_get(some.at[e]) - middle[e % WIDE];
-            squares[e % WIDE] += apart * apart;
-        }
-    });
-    ga_block_sums(squares, scratch);
+//% if not parts then
+    if (micro->training) {
+//% end
+    $(moments { threads = threads })
+//% if parts then
+    if (threadIdx.x > 0) return;
+    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    ga_write_channels(to, middle);
+    ga_write_channels(to + C, squares);
+//% else
+    } else {
+        ga_read_channels(middle, running_mean + plane * WIDE);
+        ga_read_channels(squares, running_var + plane * WIDE);
+    }
+    if (threadIdx.x > 0) return;
+    real inverse[WIDE];
 #pragma unroll
     for (int e = 0; e < WIDE; e++) {
-        if (threadIdx.x != e) continue;
-//% if parts then
-        real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE + e;
-        to[0] = middle[e];
-        to[C] = squares[e];
-//% else
-        mean[at + e] = middle[e];
-        var[at + e] = squares[e] / n;
-        rstd[at + e] = 1 / $sqrt(squares[e] / n + $eps);
-//% end
+        if (micro->training) squares[e] /= n;
+        inverse[e] = 1 / $sqrt(squares[e] + $eps);
     }
+    ga_write_channels(mean + at, middle);
+    ga_write_channels(var + at, squares);
+    ga_write_channels(rstd + at, inverse);
+//% end
 }
+
+//@ moments(threads)
+ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+    const auto some = ga_read<FEW>(x + i);
+#pragma unroll
+    for (int e = 0; e < FEW; e++) middle[e % WIDE] += ga_get(some.at[e]);
+});
+ga_block_sums(middle, scratch);
+#pragma unroll
+for (int e = 0; e < WIDE; e++) middle[e] /= n;
+ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+    const auto some = ga_read<FEW>(x + i);
+#pragma unroll
+    for (int e = 0; e < FEW; e++) {
+        const real apart = ga_get(some.at[e]) - middle[e % WIDE];
+        squares[e % WIDE] += apart * apart;
+    }
+});
+ga_block_sums(squares, scratch);
 
 //@ batchnorm_joined(fn, params, source, threads, wide, parts, tiles, B, C, S, rows)
 /* $fn: averages and squared distances of $C channels in $tiles tiles of each group of $rows rows,
@@ -80,12 +86,11 @@ GA_KERNEL($threads) $fn($params) {
     real middle[WIDE], spread[WIDE];
     if (!micro->training) return;
     ga_parts_moments<WIDE, $threads, C>(middle, spread, tiles + first, EACH, GROUPS * 2 * C, n, scratch);
+    if (threadIdx.x > 0) return;
 #pragma unroll
-    for (int e = 0; e < WIDE; e++) {
-        if (threadIdx.x != e) continue;
-        to[e] = middle[e];
-        to[C + e] = spread[e] * (n * EACH);
-    }
+    for (int e = 0; e < WIDE; e++) spread[e] *= n * EACH;
+    ga_write_channels(to, middle);
+    ga_write_channels(to + C, spread);
 }
 
 //@ batchnorm(fn, params, source, threads, few, wide, split, parts, moves, out, last, behind, B, C, S, rows, eps, sqrt)
@@ -107,31 +112,29 @@ GA_KERNEL($threads) $fn($params) {
     enum { PARTS = $parts };
     __shared__ real scratch[$threads / GA_LANES][WIDE];
     const real *of_group = parts + group * (2 * C) + c, n = (real)((ga_int64)ROWS * S / PARTS);
+    const bool training = micro->training != 0;
     real spread[WIDE];
-    if (micro->training) {
+    if (training) {
         ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group, PARTS, GROUPS * 2 * C, n, scratch);
     } else {
-#pragma unroll
-        for (int e = 0; e < WIDE; e++) middle[e] = running_mean[c + e], spread[e] = running_var[c + e];
+        ga_read_channels(middle, running_mean + c);
+        ga_read_channels(spread, running_var + c);
     }
 #pragma unroll
-    for (int e = 0; e < WIDE; e++) {
-        const real inverse = 1 / $sqrt(spread[e] + $eps);
-        factor[e] = inverse * weight[c + e];
-        shift[e] = bias[c + e];
-        if (part > 0 || threadIdx.x != e) continue;
-        mean[at + e] = middle[e];
-        var[at + e] = spread[e];
-        rstd[at + e] = inverse;
+    for (int e = 0; e < WIDE; e++) factor[e] = 1 / $sqrt(spread[e] + $eps);
+    if (part == 0 && threadIdx.x == 0) {
+        ga_write_channels(mean + at, middle);
+        ga_write_channels(var + at, spread);
+        ga_write_channels(rstd + at, factor);
     }
 //% else
-#pragma unroll
-    for (int e = 0; e < WIDE; e++) {
-        middle[e] = mean[at + e];
-        factor[e] = rstd[at + e] * weight[c + e];
-        shift[e] = bias[c + e];
-    }
+    ga_read_channels(middle, mean + at);
+    ga_read_channels(factor, rstd + at);
 //% end
+    ga_read_channels(shift, weight + c);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) factor[e] *= shift[e];
+    ga_read_channels(shift, bias + c);
     ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $split, [&](ga_int64 first) {
         const auto some = ga_read<FEW>(x + first);
         ga_few<$last, FEW> to;
@@ -163,17 +166,22 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     });
 //% if moves then
-    if (group > 0 || part > 0 || !micro->training) return;
+    if (group > 0 || part > 0 || !training) return;
     for (int g = 0; g < GROUPS; g++) {
         if (g > 0)
             ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group + g * (2 * C), PARTS, GROUPS * 2 * C, n,
                                                 scratch);
+        if (threadIdx.x > 0) continue;
+        real old_mean[WIDE], old_var[WIDE];
+        ga_read_channels(old_mean, moved_mean + c);
+        ga_read_channels(old_var, moved_var + c);
 #pragma unroll
         for (int e = 0; e < WIDE; e++) {
-            if (threadIdx.x != e) continue;
-            moved_mean[c + e] = $(moves.rest) * moved_mean[c + e] + $(moves.momentum) * middle[e];
-            moved_var[c + e] = $(moves.rest) * moved_var[c + e] + $(moves.momentum) * (spread[e] * $(moves.unbiased));
+            old_mean[e] = $(moves.rest) * old_mean[e] + $(moves.momentum) * middle[e];
+            old_var[e] = $(moves.rest) * old_var[e] + $(moves.momentum) * (spread[e] * $(moves.unbiased));
         }
+        ga_write_channels(moved_mean + c, old_mean);
+        ga_write_channels(moved_var + c, old_var);
     }
     if (plane == 0 && threadIdx.x == 0) batches[0] += GROUPS;
 //% end
@@ -193,8 +201,7 @@ GA_KERNEL($threads) $fn($params) {
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     const int at = group * C + plane * WIDE;
     real middle[WIDE], all[WIDE] = {}, lever[WIDE] = {};
-#pragma unroll
-    for (int e = 0; e < WIDE; e++) middle[e] = mean[at + e];
+    ga_read_channels(middle, mean + at);
     ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
         const auto some = ga_read<FEW>(x + i);
         const auto slopes = ga_read<FEW>(dy + i);
@@ -207,18 +214,18 @@ GA_KERNEL($threads) $fn($params) {
     });
     ga_block_sums(all, scratch);
     ga_block_sums(lever, scratch);
+    if (threadIdx.x > 0) return;
+    ga_read_channels(middle, rstd + at);
 #pragma unroll
-    for (int e = 0; e < WIDE; e++) {
-        if (threadIdx.x != e) continue;
+    for (int e = 0; e < WIDE; e++) lever[e] *= middle[e];
 //% if parts then
-        real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE + e;
-        to[0] = all[e];
-        to[C] = lever[e] * rstd[at + e];
+    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    ga_write_channels(to, all);
+    ga_write_channels(to + C, lever);
 //% else
-        sum[at + e] = all[e];
-        moment[at + e] = lever[e] * rstd[at + e];
+    ga_write_channels(sum + at, all);
+    ga_write_channels(moment + at, lever);
 //% end
-    }
 }
 
 //@ batchnorm_dx(fn, params, source, threads, few, wide, split, parts, sums, out, adds, B, C, S, rows, store)
@@ -261,14 +268,12 @@ GA_KERNEL($threads, 3) $fn($params) {
 #pragma unroll
             for (int e = 0; e < WIDE; e++) lever[e] += more[e];
         }
-#pragma unroll
-        for (int e = 0; e < WIDE; e++) {
-            if (threadIdx.x != e) continue;
+        if (threadIdx.x == 0) {
 //% if sums.weight then
-            $(sums.weight)
+            ga_write_channels(d_weight + c, lever, $(sums.weight));
 //% end
 //% if sums.bias then
-            $(sums.bias)
+            ga_write_channels(d_bias + c, all, $(sums.bias));
 //% end
         }
     }
@@ -276,16 +281,18 @@ GA_KERNEL($threads, 3) $fn($params) {
     add_up(average, group, 0);
     add_up(slope, group, 1);
 //% else
-#pragma unroll
-    for (int e = 0; e < WIDE; e++) average[e] = sum[at + e], slope[e] = moment[at + e];
+    ga_read_channels(average, sum + at);
+    ga_read_channels(slope, moment + at);
 //% end
+    ga_read_channels(middle, rstd + at);
+    ga_read_channels(factor, weight + c);
 #pragma unroll
     for (int e = 0; e < WIDE; e++) {
-        middle[e] = mean[at + e];
-        factor[e] = weight[c + e] * rstd[at + e];
+        factor[e] *= middle[e];
         average[e] /= n;
-        slope[e] = slope[e] / n * rstd[at + e];
+        slope[e] = slope[e] / n * middle[e];
     }
+    ga_read_channels(middle, mean + at);
     ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $split, [&](ga_int64 i) {
         const auto some = ga_read<FEW>(x + i);
         const auto slopes = ga_read<FEW>(dy + i);

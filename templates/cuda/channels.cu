@@ -1,5 +1,5 @@
-// channels: the elements of WIDE neighbouring channels of (rows, channels, rest), 1 or an octet, in parts by many blocks;
-// what the parts say of a channel, added up by each block that needs it.
+// channels: the elements of WIDE neighbouring channels of (rows, channels, rest), 1 or an octet, in parts by many
+// blocks; what the parts say of a channel, added up by each block that needs it.
 
 //@ channels()
 /* Calls see(i) for each FEW neighbours that a thread of the block has, from element i on, in part number `part` of
@@ -17,6 +17,30 @@ GA_DEVICE void ga_each_of_channels(ga_int64 first, int rows, int part, int parts
 template <int N> GA_DEVICE void ga_block_sums(real (&v)[N], real *scratch) {
 #pragma unroll
     for (int e = 0; e < N; e++) v[e] = ga_block_sum(v[e], scratch);
+}
+
+/* Reads what neighbouring channels have in an array, 16 bytes at a time; likewise writes or adds it, by one thread. */
+template <int WIDE> GA_DEVICE void ga_read_channels(real (&v)[WIDE], const real *from) {
+    enum { FEW = WIDE < 4 ? WIDE : 4 };
+#pragma unroll
+    for (int e = 0; e < WIDE; e += FEW) {
+        const auto few = ga_read<FEW>(from + e);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) v[e + k] = few.at[k];
+    }
+}
+
+template <int WIDE> GA_DEVICE void ga_write_channels(real *to, const real (&v)[WIDE], bool add = false) {
+    enum { FEW = WIDE < 4 ? WIDE : 4 };
+    real old[WIDE] = {};
+    if (add) ga_read_channels(old, to);
+#pragma unroll
+    for (int e = 0; e < WIDE; e += FEW) {
+        ga_few<real, FEW> few;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) few.at[k] = add ? old[e + k] + v[e + k] : v[e + k];
+        ga_write(to + e, few);
+    }
 }
 
 /* The sums over `parts` parts of what add(own, p, e) adds to `own` of part p, for channels e, e + 1, ... of WIDE. All
@@ -43,11 +67,11 @@ GA_DEVICE void ga_parts_sum(real (&sum)[WIDE], int parts, real (&scratch)[THREAD
     }
 }
 
-/* Averages and variances of WIDE channels from those of their parts: `parts` times, `stride` apart, averages of n values
- * each, and C elements behind them the sums of squared distances from these. */
+/* Averages and variances of WIDE channels from those of their parts: `parts` times, `stride` apart, averages of n
+ * values each, and C elements behind them the sums of squared distances from these. */
 template <int WIDE, int THREADS, int C>
-GA_DEVICE void ga_parts_moments(real (&middle)[WIDE], real (&spread)[WIDE], const real *from, int parts, ga_int64 stride,
-                                real n, real (&scratch)[THREADS / GA_LANES][WIDE]) {
+GA_DEVICE void ga_parts_moments(real (&middle)[WIDE], real (&spread)[WIDE], const real *from, int parts,
+                                ga_int64 stride, real n, real (&scratch)[THREADS / GA_LANES][WIDE]) {
     enum { FEW = WIDE < 4 ? WIDE : 4 };
     ga_parts_sum<WIDE, THREADS>(middle, parts, scratch, [&](real (&own)[FEW], int p, int e) {
         const auto some = ga_read<FEW>(from + p * stride + e);

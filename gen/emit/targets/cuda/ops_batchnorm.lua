@@ -59,13 +59,9 @@ function batchnorm.parts(node)
     return 1
 end
 
--- The statement that stores a gradient of a parameter, if the node sums it.
-local function stored(kernel, node, name, value)
-    local flag = kernel.flags[name]
-    if not node.outs[name] then return false end
-    local place = name .. "[c + e]"
-    return text.block(flag and ("%s = %s ? %s + %s : %s;"):format(place, flag, place, value, value)
-        or ("%s = %s;"):format(place, value))
+-- Whether the gradient of a parameter is added to what is there, in C; false: the node does not sum it.
+local function adds_to(kernel, node, name)
+    return node.outs[name] and text.ident(kernel.flags[name] or "false") or false
 end
 
 local MORE = {}
@@ -89,8 +85,8 @@ function MORE.batchnorm_dx(list, node, kernel, dtype)
     list.split, list.parts, list.out = split_of(node, dtype), node.attrs.parts or false, c_text.type_of(node.outs.y.tensor)
     list.adds = kernel.flags.y ~= nil
     list.store = c_text.store({ node = node, can_add = list.adds }, "to.at[e]", "value")
-    list.sums = (node.outs.d_weight or node.outs.d_bias) and { weight = stored(kernel, node, "d_weight", "lever[e]"),
-        bias = stored(kernel, node, "d_bias", "all[e]") } or false
+    list.sums = (node.outs.d_weight or node.outs.d_bias) and { weight = adds_to(kernel, node, "d_weight"),
+        bias = adds_to(kernel, node, "d_bias") } or false
 end
 
 local function launch_of(name)
