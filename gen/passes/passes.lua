@@ -28,6 +28,7 @@ passes.list = {
     require "passes.update",       -- the boundary: measure, decide, update
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
     require "passes.channels",     -- statistics of batchnorm in parts (optional)
+    require "passes.sums",         -- sums over rows in kernels that read these rows (optional)
     require "passes.parts",        -- sums over many rows in parts (optional)
     require "passes.together",     -- sums of parts in one kernel (optional)
     require "passes.collectives",  -- which collective follows which node

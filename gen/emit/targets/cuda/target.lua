@@ -11,6 +11,7 @@ local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 local rates = require "emit.targets.cuda.rates"
+local rows = require "emit.targets.cuda.rows"
 local tensor = require "emit.targets.cuda.tensor"
 local tensor_conv = require "emit.targets.cuda.tensor_conv"
 
@@ -24,6 +25,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     parts = { column_sum = columns.parts, norm_dw = columns.parts, conv2d_dw = tensor_conv.parts },
     channels = { batchnorm_stats = batchnorms.parts, batchnorm_sums = batchnorms.parts, conv2d = tensor_conv.tiles },
     together = { conv2d_dw_sum = true },
+    sums_rows = { linear_dw = true, linear_in_out_dw = true, norm_dx = rows.parts },
     launch = launches.described, octets = tensor_conv.octets,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,
