@@ -184,7 +184,7 @@ local function put_behind(product, reader, key, both)
     reader.behind = { statements = statements.substitute(reader.statements, map), both = both }
     reader.outs = both and { [name] = y, behind = reader.outs.y } or { [name] = reader.outs.y }
     reader.op, reader.attrs, reader.size, reader.drops = product.op, product.attrs, product.size, product.drops
-    reader.parts, reader.shapes = product.parts, product.shapes
+    reader.parts, reader.shapes, reader.octets = product.parts, product.shapes, product.octets
     reader.statements, reader.ins, reader.views, reader.at = nil, ins, views, product.at
     reader.signature = ordered.copy(product.signature, { ins = order, outs = both and { name, "behind" } or { name } })
     reader.why, reader.named = "with the pointwise op behind it", y.tensor

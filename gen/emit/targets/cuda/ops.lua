@@ -2,6 +2,7 @@
 -- { blocks, threads }, one-dimensional, in whole warps, a function of the shapes alone.
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
+local batchnorms = require "emit.targets.cuda.ops_batchnorm"
 local c_text = require "emit.targets.c_text"
 local columns = require "emit.targets.cuda.columns"
 local conv = require "emit.kernels.conv"
@@ -11,7 +12,6 @@ local launches = require "emit.targets.cuda.launches"
 local loss = require "emit.kernels.loss"
 local norm = require "emit.kernels.norm"
 local of_attention = require "emit.targets.cuda.ops_attention"
-local of_batchnorm = require "emit.targets.cuda.ops_batchnorm"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
 local pool = require "emit.kernels.pool"
@@ -107,32 +107,44 @@ end)
 list.norm_dw.helper = "rows:half"
 launch(function(node, dtype) return columns.launch(node, node.attrs.parts or 1, node.size.C, dtype) end, "norm_dw")
 
-of_batchnorm(list)
+batchnorms.set(list)
 
 -- === planes ======================================================================================
 
 of_planes(list)
 
--- Each place sums the gradients of the windows that contain it.
-local function add_seen(arguments, node, kernel)
-    arguments.seen, arguments.store = pool.seen(node.attrs), c_text.store(kernel, "y[i]", "value")
-end
+-- Neighbouring channels that a thread has: an octet of planes that lie so (passes/octets.lua).
+local function channels_of(node) return node.octets and 8 or 1 end
 
-add("maxpool2d_dx", function(arguments, node, kernel)
-    arguments.d = element(node.ins.dy, "dy[first + p * Q + q]")
-    add_seen(arguments, node, kernel)
+add("maxpool2d", function(arguments, node)
+    arguments.wide, arguments.first, arguments.x, arguments.value = channels_of(node), nil, nil, nil
 end)
-add("avgpool2d_dx", function(arguments, node, kernel)
-    arguments.type, arguments.d = c_text.type_of(node.ins.dy), element(node.ins.dy, "d[p * Q + q]")
-    add_seen(arguments, node, kernel)
+add("avgpool2d", function(arguments, node)
+    arguments.wide, arguments.x, arguments.value = channels_of(node), nil, nil
+    arguments.out = c_text.type_of(node.outs.y.tensor)
 end)
+
+-- Each place sums the gradients of the windows that contain it.
+for _, name in ipairs { "maxpool2d_dx", "avgpool2d_dx" } do
+    add(name, function(arguments, node, kernel)
+        arguments.wide, arguments.seen, arguments.adds = channels_of(node), pool.seen(node.attrs), kernel.can_add
+        arguments.type, arguments.out = c_text.type_of(node.ins.dy), c_text.type_of(node.outs.y.tensor)
+        arguments.store = c_text.store(kernel, "to.at[e]", "value")
+        if name == "maxpool2d_dx" then arguments.type = nil end
+    end)
+end
+for _, name in ipairs { "maxpool2d", "maxpool2d_dx", "avgpool2d", "avgpool2d_dx" } do list[name].helper = "rows:half" end
+launch(function(node)
+    local s = node.size
+    return launches.full(s.B * s.C * s.P * s.Q // channels_of(node))
+end, "maxpool2d", "avgpool2d")
 launch(function(node)
     local s = node.size
     return launches.full(s.B * s.C * s.P * s.Q)
-end, "maxpool2d", "avgpool2d", "pad2d")
+end, "pad2d")
 launch(function(node)
     local s = node.size
-    return launches.full(s.B * s.C * s.H * s.W)
+    return launches.full(s.B * s.C * s.H * s.W // channels_of(node))
 end, "maxpool2d_dx", "avgpool2d_dx")
 
 -- === rows ========================================================================================
