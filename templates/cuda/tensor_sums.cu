@@ -22,7 +22,8 @@ template <int EXTENT> GA_DEVICE void ga_sum_terms(float (&sums)[8], const ga_byt
 template <int EXTENT, int THREADS, typename PUT>
 GA_DEVICE void ga_sums_store(float *scratch, const float (&sums)[8], PUT put) {
     const int chunk = threadIdx.x % (EXTENT / 8), team = threadIdx.x / (EXTENT / 8);
-    if (team < GA_TEAMS) ga_put8<true>(scratch + team * EXTENT + chunk * 8, sums, 8);
+#pragma unroll
+    for (int e = 0; e < 8 && team < GA_TEAMS; e++) scratch[team * EXTENT + chunk * 8 + e] = sums[e];
     __syncthreads(); /* all teams have their sums there */
     for (int i = threadIdx.x; i < EXTENT; i += THREADS) {
         float sum = scratch[i];

@@ -259,11 +259,12 @@ local MOST_WORDS = 3
 
 -- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu".
 local function op_name(node)
-    local list = node.statements or node.behind and node.behind.statements
-    if not list then return node.op end
+    local list, own = node.statements or node.behind and node.behind.statements, node.op
+    if node.drops then own = own .. "_dropout" end
+    if not list then return own end
     local words = words_of(list)
     if #words > MOST_WORDS then words = { words[1], "to", words[#words] } end
-    return (node.behind and node.op .. "_" or "") .. table.concat(words, "_")
+    return (node.behind and own .. "_" or "") .. table.concat(words, "_")
 end
 
 -- "linear_4096x768x3072": the operation with M, N, K of a product; for other nodes with the shape of the first result,
@@ -363,7 +364,7 @@ function kernels.make(node, section, context)
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
         arch = context.arch,
-        draws = op.draws and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
+        draws = (op.draws or node.drops) and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
         name = graph.unique(context, call_name(node, section)) }
     kernel.flags = flags_of(node, context.target)
     kernel.can_add = #kernel.flags > 0

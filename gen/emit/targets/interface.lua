@@ -28,6 +28,8 @@ interface.fields = {
         .. "blocks }; an op's entry in the catalog may have them instead"),
     field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
         .. "keys; nil: none", true),
+    field("drops", "table", "ops whose kernels compute a dropout of their result, before what stands behind it, as "
+        .. "keys; nil: none", true),
     field("few", "function", "(node, kernel, dtype): how a pointwise kernel moves several elements at once "
         .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
     field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "

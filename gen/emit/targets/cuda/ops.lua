@@ -55,15 +55,32 @@ local function sums_of(kernel, node)
         across = text.ident(side[4]), count = node.size.N, store = c_text.store(kernel, "bias[n]", "total") }
 end
 
+-- The dropout of a product's result, or false:
+--   p, name          its probability and the name of its draws
+--   rows             of the product for each row of the batch
+--   value            the text of the result, `value`, as it would be stored
+local function drops_of(node, rounded)
+    local drops = node.drops
+    if not drops then return false end
+    local shape = graph.result(node).shape
+    return { p = text.number(drops.p, "f64"), name = text.string(drops.name),
+        rows = graph.elements(node.size.lead) // shape[1],
+        value = text.block(graph.is_half(node.named) and rounded .. "(value)" or "value") }
+end
+
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
         local sizes, has_bias, sums = op.gemm(node), node.ins.bias ~= nil, sums_of(kernel, node)
-        if tensor.computes(sizes, kernel) then return tensor.product(sizes, kernel, has_bias, sums) end
-        return product(sizes, kernel, has_bias, dtype, sums)
+        local matrix = tensor.computes(sizes, kernel)
+        local drops = drops_of(node, matrix and "ga_rounded" or (kernel.half or "") .. "_rounded")
+        if matrix then return tensor.product(sizes, kernel, has_bias, sums, drops) end
+        return product(sizes, kernel, has_bias, dtype, sums, drops)
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
-        helper = function(_, kernel) return kernel.matrix and tensor.HELPERS end })
+        helper = function(node, kernel)
+            return (kernel.matrix and tensor.HELPERS or "") .. (node.drops and " draws" or "")
+        end })
 end
 
 set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "tile[lane][i]") end,
@@ -203,7 +220,21 @@ launch(function(node) return over(rows_of(node)) end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
 launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
     "accumulate_half")
-launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "dropout", "copy")
+launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "copy")
+
+local function few_of_dropout(node, dtype)
+    local x, y = node.ins.x, node.outs.y.tensor
+    return few.of_rows({ x, y }, graph.elements(x.shape) // x.shape[1], dtype)
+end
+add("dropout", function(arguments, node, kernel, _, dtype)
+    arguments.few, arguments.out = few_of_dropout(node, dtype), c_text.type_of(node.outs.y.tensor)
+    arguments.adds, arguments.x = kernel.can_add or false, nil
+    arguments.store = c_text.store(kernel, "to.at[k]", "value")
+end)
+list.dropout.helper = "rows:half draws"
+launch(function(node, dtype)
+    return over(graph.elements(node.ins.x.shape) // few_of_dropout(node, dtype))
+end, "dropout")
 list.accumulate_half.helper = function(node) return node.ins.micro and "narrow_between" end
 
 return list

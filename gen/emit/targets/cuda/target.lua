@@ -21,6 +21,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true,
         conv2d = true, conv2d_dx = true, batchnorm = true, norm_dx = true },
+    drops = { linear = true, linear_in_out = true },
     writes_half = { attend_dx = { dq = true, dk = true, dv = true } },
     parts = { column_sum = columns.parts, norm_dw = columns.parts, conv2d_dw = tensor_conv.parts },
     channels = { batchnorm_stats = batchnorms.parts, batchnorm_sums = batchnorms.parts, conv2d = tensor_conv.tiles },
