@@ -55,10 +55,10 @@ end
 local function extend(node, more, instead)
     local signature, by = node.signature, { ins = node.ins, outs = node.outs }
     local lists = {}
-    for key in pairs(by) do
+    for _, key in ipairs { "ins", "outs" } do
         lists[key] = ordered.collect(signature[key], function(name) return not instead[name] and name or nil end)
         by[key] = ordered.copy(by[key])
-        for name in pairs(instead) do by[key][name] = nil end
+        for name in ordered.each(instead) do by[key][name] = nil end
         for _, entry in ipairs(more[key]) do
             lists[key][#lists[key] + 1], by[key][entry[1]] = entry[1], entry[2]
             if key == "outs" and entry[2].tensor.kind == "value" then entry[2].tensor.def = node end
@@ -92,7 +92,8 @@ local function tiles_of(g, config, body, node)
         and config.channels.conv2d(conv, node.attrs.rows)
     if not tiles then return nil end
     local parts = graph.tensor(g, { name = node.ins.x.name .. "_moments", kind = "value", dtype = g.real,
-        shape = { tiles, s.G, 2, s.C }, at = conv.at, def = conv, scope = conv.scope, keep_full = true, rowless = true })
+        shape = { tiles, s.G, 2, s.C }, at = conv.at, def = conv, scope = conv.scope, keep_full = true,
+        rowless = true })
     local outs = table.move(conv.signature.outs, 1, #conv.signature.outs, 1, {})
     outs[#outs + 1] = "moments"
     conv.outs = ordered.copy(conv.outs, { moments = { tensor = parts } })

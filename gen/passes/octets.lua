@@ -61,7 +61,7 @@ local function planes_of(node, g, config)
             if out.columns then return nil end
             shape = out.tensor.shape
         end
-        if next(node.views) then return nil end
+        if #ordered.keys(node.views) > 0 then return nil end
         for _, t in ipairs(tensors_of(node)) do
             if t.kind ~= "scalar" then list[#list + 1] = t end
         end
@@ -138,7 +138,7 @@ end
 local function rounded_from(t)
     local list = t.def and t.def.statements
     local x = list and #list == 1 and list[1][2].op == "var" and t.def.ins[list[1][2].name]
-    return x and not next(t.def.views) and x.dtype == "f32" and x.kind ~= "scalar" and x or nil
+    return x and #ordered.keys(t.def.views) == 0 and x.dtype == "f32" and x.kind ~= "scalar" and x or nil
 end
 
 -- t in the other order, for a node that reads it: a copy made before, in the same body or ahead of all loops of the

@@ -1,7 +1,10 @@
 -- together: nodes that each make little of what is there already, such as sums of parts, in one kernel, if the target
--- says so of their op (config.together). A node waits for more until its result or the memory of what it reads is needed.
+-- says so of their op (config.together). A node waits for more until its result, or the memory of what it reads, is
+-- needed.
 --
---   d_w1 = conv2d_dw_sum(parts_1) ; ... ; d_w2 = conv2d_dw_sum(parts_2)   ->   d_w1, d_w2 = conv2d_dw_sum(parts_1, parts_2)
+--   d_w1 = conv2d_dw_sum(parts_1)
+--   ...                                  ->   ...
+--   d_w2 = conv2d_dw_sum(parts_2)             d_w1, d_w2 = conv2d_dw_sum(parts_1, parts_2)
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -73,7 +76,7 @@ local function join_all(config, body)
 end
 
 function together.run(g, config)
-    if not next(config.together) then return true end
+    if #ordered.keys(config.together) == 0 then return true end
     local found = join_all(config, g.forward)
     return not (join_all(config, g.backward) or found)
 end

@@ -1,21 +1,22 @@
 // batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. A block has WIDE neighbouring channels,
 // 1 or an octet, and a part of the rows of a group. A thread moves FEW neighbours at once.
 
-//@ batchnorm_stats(fn, params, source, threads, few, wide, parts, B, C, S, rows, eps, sqrt)
-//% if parts then
-/* $fn: averages of $C channels of $S elements in $parts parts of each group of $rows rows, and the sums of
+//@ batchnorm_stats(fn, params, source, threads, shape, eps, sqrt)
+//% if shape.parts then
+/* $fn: averages of $(shape.C) channels of $(shape.S) elements in $(shape.parts) parts of each group of $(shape.rows) rows, and the sums of
  * the squared distances from these, as (part, group, 2, channel)
  * $source */
 //% else
-/* $fn: average and variance of $C channels of $S elements in each group of $rows rows; in evaluation, the
+/* $fn: average and variance of $(shape.C) channels of $(shape.S) elements in each group of $(shape.rows) rows; in evaluation, the
  * running ones
  * $source */
 //% end
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, FEW = $few, WIDE = $wide, PLANES = C / WIDE };
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
     __shared__ real scratch[GA_LANES];
-//% if parts then
-    enum { PARTS = $parts };
+//% if shape.parts then
+    enum { PARTS = $(shape.parts) };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     if (!micro->training) return;
@@ -26,11 +27,11 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     const real n = (real)((ga_int64)ROWS * S / PARTS);
     real middle[WIDE] = {}, squares[WIDE] = {};
-//% if not parts then
+//% if not shape.parts then
     if (micro->training) {
 //% end
     $(moments { threads = threads })
-//% if parts then
+//% if shape.parts then
     if (threadIdx.x > 0) return;
     real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
     ga_write_channels(to, middle);
@@ -72,16 +73,16 @@ ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, 
 });
 ga_block_sums(squares, scratch);
 
-//@ batchnorm_joined(fn, params, source, threads, wide, parts, tiles, B, C, S, rows)
-/* $fn: averages and squared distances of $C channels in $tiles tiles of each group of $rows rows,
- * joined to $parts parts, as (part, group, 2, channel)
+//@ batchnorm_joined(fn, params, source, threads, shape)
+/* $fn: averages and squared distances of $(shape.C) channels in $(shape.tiles) tiles of each group of $(shape.rows) rows,
+ * joined to $(shape.parts) parts, as (part, group, 2, channel)
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, ROWS = $rows, GROUPS = $B / ROWS, WIDE = $wide, PLANES = C / WIDE, EACH = $tiles / $parts };
+    enum { C = $(shape.C), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS, WIDE = $(shape.wide), PLANES = C / WIDE, EACH = $(shape.tiles) / $(shape.parts) };
     __shared__ real scratch[$threads / GA_LANES][WIDE];
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 first = (ga_int64)(part * EACH * GROUPS + group) * (2 * C) + plane * WIDE;
-    const real n = (real)((ga_int64)ROWS * $S / $tiles);
+    const real n = (real)((ga_int64)ROWS * $(shape.S) / $(shape.tiles));
     real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
     real middle[WIDE], spread[WIDE];
     if (!micro->training) return;
@@ -93,40 +94,24 @@ GA_KERNEL($threads) $fn($params) {
     ga_write_channels(to + C, spread);
 }
 
-//@ batchnorm(fn, params, source, threads, few, wide, split, parts, moves, out, last, behind, B, C, S, rows, eps, sqrt)
-/* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
-//% if parts then
- * mean and variance are those of $parts parts, in evaluation the running ones
+//@ batchnorm(fn, params, source, threads, shape, moves, out, last, behind, eps, sqrt)
+/* $fn: (x - mean) rstd weight + bias for $(shape.C) channels of $(shape.S) elements, in groups of $(shape.rows) rows
+//% if shape.parts then
+ * mean and variance are those of $(shape.parts) parts, in evaluation the running ones
 //% end
 //% if moves then
  * in training, the running ones are moved
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, FEW = $few, WIDE = $wide, PLANES = C / WIDE };
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     const int c = plane * WIDE, at = group * C + c;
     real middle[WIDE], factor[WIDE], shift[WIDE];
-//% if parts then
-    enum { PARTS = $parts };
-    __shared__ real scratch[$threads / GA_LANES][WIDE];
-    const real *of_group = parts + group * (2 * C) + c, n = (real)((ga_int64)ROWS * S / PARTS);
-    const bool training = micro->training != 0;
-    real spread[WIDE];
-    if (training) {
-        ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group, PARTS, GROUPS * 2 * C, n, scratch);
-    } else {
-        ga_read_channels(middle, running_mean + c);
-        ga_read_channels(spread, running_var + c);
-    }
-#pragma unroll
-    for (int e = 0; e < WIDE; e++) factor[e] = 1 / $sqrt(spread[e] + $eps);
-    if (part == 0 && threadIdx.x == 0) {
-        ga_write_channels(mean + at, middle);
-        ga_write_channels(var + at, spread);
-        ga_write_channels(rstd + at, factor);
-    }
+//% if shape.parts then
+    $(of_parts { shape = shape, threads = threads, eps = eps, sqrt = sqrt })
 //% else
     ga_read_channels(middle, mean + at);
     ga_read_channels(factor, rstd + at);
@@ -135,7 +120,7 @@ GA_KERNEL($threads) $fn($params) {
 #pragma unroll
     for (int e = 0; e < WIDE; e++) factor[e] *= shift[e];
     ga_read_channels(shift, bias + c);
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $split, [&](ga_int64 first) {
+    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $(shape.split), [&](ga_int64 first) {
         const auto some = ga_read<FEW>(x + first);
         ga_few<$last, FEW> to;
 //% if behind then
@@ -166,36 +151,60 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     });
 //% if moves then
-    if (group > 0 || part > 0 || !training) return;
-    for (int g = 0; g < GROUPS; g++) {
-        if (g > 0)
-            ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group + g * (2 * C), PARTS, GROUPS * 2 * C, n,
-                                                scratch);
-        if (threadIdx.x > 0) continue;
-        real old_mean[WIDE], old_var[WIDE];
-        ga_read_channels(old_mean, moved_mean + c);
-        ga_read_channels(old_var, moved_var + c);
-#pragma unroll
-        for (int e = 0; e < WIDE; e++) {
-            old_mean[e] = $(moves.rest) * old_mean[e] + $(moves.momentum) * middle[e];
-            old_var[e] = $(moves.rest) * old_var[e] + $(moves.momentum) * (spread[e] * $(moves.unbiased));
-        }
-        ga_write_channels(moved_mean + c, old_mean);
-        ga_write_channels(moved_var + c, old_var);
-    }
-    if (plane == 0 && threadIdx.x == 0) batches[0] += GROUPS;
+    $(moved { threads = threads, moves = moves })
 //% end
 }
 
-//@ batchnorm_sums(fn, params, source, threads, few, wide, parts, B, C, S, rows)
-/* $fn: sums of dy and of dy (x - mean) rstd for $C channels of $S elements in each group of $rows rows
-//% if parts then
- * in $parts parts, as (part, group, 2, channel)
+//@ of_parts(shape, threads, eps, sqrt)
+enum { PARTS = $(shape.parts) };
+__shared__ real scratch[$threads / GA_LANES][WIDE];
+const real *of_group = parts + group * (2 * C) + c, n = (real)((ga_int64)ROWS * S / PARTS);
+const bool training = micro->training != 0;
+real spread[WIDE];
+if (training) {
+    ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group, PARTS, GROUPS * 2 * C, n, scratch);
+} else {
+    ga_read_channels(middle, running_mean + c);
+    ga_read_channels(spread, running_var + c);
+}
+#pragma unroll
+for (int e = 0; e < WIDE; e++) factor[e] = 1 / $sqrt(spread[e] + $eps);
+if (part == 0 && threadIdx.x == 0) {
+    ga_write_channels(mean + at, middle);
+    ga_write_channels(var + at, spread);
+    ga_write_channels(rstd + at, factor);
+}
+
+//@ moved(threads, moves)
+if (group > 0 || part > 0 || !training) return;
+for (int g = 0; g < GROUPS; g++) {
+    if (g > 0)
+        ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group + g * (2 * C), PARTS, GROUPS * 2 * C, n,
+                                            scratch);
+    if (threadIdx.x > 0) continue;
+    real old_mean[WIDE], old_var[WIDE];
+    ga_read_channels(old_mean, moved_mean + c);
+    ga_read_channels(old_var, moved_var + c);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) {
+        old_mean[e] = $(moves.rest) * old_mean[e] + $(moves.momentum) * middle[e];
+        old_var[e] = $(moves.rest) * old_var[e] + $(moves.momentum) * (spread[e] * $(moves.unbiased));
+    }
+    ga_write_channels(moved_mean + c, old_mean);
+    ga_write_channels(moved_var + c, old_var);
+}
+if (plane == 0 && threadIdx.x == 0) batches[0] += GROUPS;
+
+//@ batchnorm_sums(fn, params, source, threads, shape)
+/* $fn: sums of dy and of dy (x - mean) rstd for $(shape.C) channels of $(shape.S) elements in each group of $(shape.rows) rows
+//% if shape.parts then
+ * in $(shape.parts) parts, as (part, group, 2, channel)
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, FEW = $few, WIDE = $wide, PLANES = C / WIDE };
-    enum { PARTS = $(parts or 1) };
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
+    enum { PARTS = $(shape.parts or 1) };
     __shared__ real scratch[GA_LANES];
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
@@ -218,7 +227,7 @@ GA_KERNEL($threads) $fn($params) {
     ga_read_channels(middle, rstd + at);
 #pragma unroll
     for (int e = 0; e < WIDE; e++) lever[e] *= middle[e];
-//% if parts then
+//% if shape.parts then
     real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
     ga_write_channels(to, all);
     ga_write_channels(to + C, lever);
@@ -228,56 +237,26 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
-//@ batchnorm_dx(fn, params, source, threads, few, wide, split, parts, sums, out, adds, B, C, S, rows, store)
-/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
- * of $rows rows
-//% if parts then
- * the sums over a group are those of $parts parts
+//@ batchnorm_dx(fn, params, source, threads, shape, sums, out, adds, store)
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $(shape.C) channels of $(shape.S) elements, in groups
+ * of $(shape.rows) rows
+//% if shape.parts then
+ * the sums over a group are those of $(shape.parts) parts
 //% end
 //% if sums then
  * with the sums over all groups: the gradients of weight and bias
 //% end
  * $source */
 GA_KERNEL($threads, 3) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, FEW = $few, WIDE = $wide, PLANES = C / WIDE };
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     const int c = plane * WIDE, at = group * C + c;
     const real n = (real)ROWS * S;
     real middle[WIDE], factor[WIDE], average[WIDE], slope[WIDE];
-//% if parts then
-    enum { PARTS = $parts, FEW_SUMS = WIDE < 4 ? WIDE : 4 };
-    __shared__ real scratch[$threads / GA_LANES][WIDE];
-    auto add_up = [&](real (&sum)[WIDE], int of_group, int which) {
-        const real *from = parts + (of_group * 2 + which) * C + c;
-        ga_parts_sum<WIDE, $threads>(sum, PARTS, scratch, [&](real (&own)[FEW_SUMS], int p, int e) {
-            const auto some = ga_read<FEW_SUMS>(from + (ga_int64)p * (GROUPS * 2 * C) + e);
-            for (int k = 0; k < FEW_SUMS; k++) own[k] += some.at[k];
-        });
-    };
-//% if sums then
-    if (group == 0 && part == 0) {
-        real all[WIDE], lever[WIDE], more[WIDE];
-        add_up(all, 0, 0);
-        add_up(lever, 0, 1);
-        for (int g = 1; g < GROUPS; g++) {
-            add_up(more, g, 0);
-#pragma unroll
-            for (int e = 0; e < WIDE; e++) all[e] += more[e];
-            add_up(more, g, 1);
-#pragma unroll
-            for (int e = 0; e < WIDE; e++) lever[e] += more[e];
-        }
-        if (threadIdx.x == 0) {
-//% if sums.weight then
-            ga_write_channels(d_weight + c, lever, $(sums.weight));
-//% end
-//% if sums.bias then
-            ga_write_channels(d_bias + c, all, $(sums.bias));
-//% end
-        }
-    }
-//% end
+//% if shape.parts then
+    $(sums_of_parts { shape = shape, threads = threads, sums = sums })
     add_up(average, group, 0);
     add_up(slope, group, 1);
 //% else
@@ -293,7 +272,7 @@ GA_KERNEL($threads, 3) $fn($params) {
         slope[e] = slope[e] / n * middle[e];
     }
     ga_read_channels(middle, mean + at);
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $split, [&](ga_int64 i) {
+    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $(shape.split), [&](ga_int64 i) {
         const auto some = ga_read<FEW>(x + i);
         const auto slopes = ga_read<FEW>(dy + i);
         ga_few<$out, FEW> to;
@@ -309,6 +288,40 @@ GA_KERNEL($threads, 3) $fn($params) {
         ga_write(y + i, to);
     });
 }
+
+//@ sums_of_parts(shape, threads, sums)
+enum { PARTS = $(shape.parts), FEW_SUMS = WIDE < 4 ? WIDE : 4 };
+__shared__ real scratch[$threads / GA_LANES][WIDE];
+auto add_up = [&](real (&sum)[WIDE], int of_group, int which) {
+    const real *from = parts + (of_group * 2 + which) * C + c;
+    ga_parts_sum<WIDE, $threads>(sum, PARTS, scratch, [&](real (&own)[FEW_SUMS], int p, int e) {
+        const auto some = ga_read<FEW_SUMS>(from + (ga_int64)p * (GROUPS * 2 * C) + e);
+        for (int k = 0; k < FEW_SUMS; k++) own[k] += some.at[k];
+    });
+};
+//% if sums then
+if (group == 0 && part == 0) {
+    real all[WIDE], lever[WIDE], more[WIDE];
+    add_up(all, 0, 0);
+    add_up(lever, 0, 1);
+    for (int g = 1; g < GROUPS; g++) {
+        add_up(more, g, 0);
+#pragma unroll
+        for (int e = 0; e < WIDE; e++) all[e] += more[e];
+        add_up(more, g, 1);
+#pragma unroll
+        for (int e = 0; e < WIDE; e++) lever[e] += more[e];
+    }
+    if (threadIdx.x == 0) {
+//% if sums.weight then
+        ga_write_channels(d_weight + c, lever, $(sums.weight));
+//% end
+//% if sums.bias then
+        ga_write_channels(d_bias + c, all, $(sums.bias));
+//% end
+    }
+}
+//% end
 
 //@ batchnorm_collect(fn, params, source, threads, C, groups)
 /* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier

@@ -43,6 +43,9 @@ template <int WIDE> GA_DEVICE void ga_write_channels(real *to, const real (&v)[W
     }
 }
 
+$(channel_parts { })
+
+//@ channel_parts()
 /* The sums over `parts` parts of what add(own, p, e) adds to `own` of part p, for channels e, e + 1, ... of WIDE. All
  * threads of a block have them. */
 template <int WIDE, int THREADS, typename F>

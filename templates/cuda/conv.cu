@@ -51,7 +51,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     }
 }
 
-//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, add, behind, moments)
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, y, behind, moments)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
@@ -91,7 +91,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
             const int w = part.w.place + place % part.w.places * $(step.place_w);
             const ga_int64 octet = ((ga_int64)image * GROUPS + g) * OUT_OCTETS + j / GA_OCTET;
             const ga_int64 first = (octet * RESULTS + h * WIDTH + w) * GA_OCTET;
-//% if bias then
+//% if y.bias then
 #pragma unroll
             for (int k = 0; k < 8; k++) sums[k] += j + k < OUT ? bias[g * OUT + j + k] : 0;
 //% end
@@ -108,7 +108,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
             }
             ga_put8<true>($(behind.to) + first, sums, 8);
 //% else
-//% if add then
+//% if y.add then
             if (add) ga_add8<true>(sums, y + first, 8);
 //% end
             ga_put8<true>(y + first, sums, 8);

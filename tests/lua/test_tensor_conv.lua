@@ -194,9 +194,9 @@ end)
 
 -- === batchnorm ===================================================================================
 
--- Statistics of the tiles of a convolution, in two groups of rows; of parts where tiles are no whole ones ("odd"), where
--- a bias is added ("biased") or another op makes x ("sum"). Pools, a value that is read as it is, and one that a loop
--- carries.
+-- Statistics of the tiles of a convolution, in two groups of rows; of parts where tiles are no whole ones ("odd"),
+-- where a bias is added ("biased") or another op makes x ("sum"). Pools, a value that is read as it is, and one that a
+-- loop carries.
 local BATCHNORM = [[
 data      { "csv", train = "planes.csv", target = "last", shuffle = false }
 batch     (6)

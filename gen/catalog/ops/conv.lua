@@ -55,6 +55,13 @@ local function cost(n)
     return { flops = 2 * places * weights, elements = places * a.out + planes + weights }
 end
 
+-- That of the gradient of a weight: its parts are written.
+local function parts_cost(n)
+    local found = cost(n)
+    return { flops = found.flops, elements = graph.elements(n.ins.dy.shape) + graph.elements(n.ins.x.shape)
+        + graph.elements(n.outs.y.tensor.shape) }
+end
+
 -- All places of the result as one part.
 local function whole(a)
     local function axis(i, extent)
@@ -147,7 +154,7 @@ op "conv2d_turned" {
         end
     end,
     internal = true, lower = "conv", helper = PLANES, rounds = true, half = "weight y",
-    cost = function(n) return { flops = 0, elements = 2 * n.size.N } end,
+    cost = function(n) return { flops = 0, elements = graph.elements(n.ins.weight.shape) + n.size.N } end,
 }
 
 op "conv2d_dx" {
@@ -171,7 +178,7 @@ op "conv2d_dw" {
         local across = a.groups * ceil(size.L, 16) * math.max(1, size.K // 1024)
         size.N = math.max(1, math.min(ceil(PARTIAL_TILES, across), ceil(size.B * size.P * size.Q, 256)))
     end,
-    internal = true, cost = cost, lower = "conv", helper = PLANES, gather = forward,
+    internal = true, cost = parts_cost, lower = "conv", helper = PLANES, gather = forward,
     rounds = true, half = "dy x",
 }
 

@@ -48,8 +48,8 @@ interface.fields = {
         .. "conv2d: (node, rows): in how many tiles it computes so many rows (passes/channels.lua); nil: none", true),
     field("together", "table", "ops with one input and one result whose kernel takes several nodes at once "
         .. "(passes/together.lua), as keys; nil: none", true),
-    field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it reads "
-        .. "or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
+    field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it "
+        .. "reads or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
         .. "octets of channels (passes/octets.lua, layout.lua); nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),

@@ -137,7 +137,9 @@ for _, name in ipairs { "maxpool2d_dx", "avgpool2d_dx" } do
         if name == "maxpool2d_dx" then arguments.type = nil end
     end)
 end
-for _, name in ipairs { "maxpool2d", "maxpool2d_dx", "avgpool2d", "avgpool2d_dx" } do list[name].helper = "rows:half" end
+for _, name in ipairs { "maxpool2d", "maxpool2d_dx", "avgpool2d", "avgpool2d_dx" } do
+    list[name].helper = "rows:half"
+end
 launch(function(node)
     local s = node.size
     return launches.full(s.B * s.C * s.P * s.Q // channels_of(node))

@@ -13,7 +13,7 @@ local text = require "base.text"
 local LARGEST = 1024            -- threads of a block
 local OCTET = 8                 -- channels of planes that lie by octets (passes/octets.lua)
 
--- Blocks of a device with 132 multiprocessors: of sums over the rows, which are read again for each part, and of others.
+-- Blocks of a device with 132 multiprocessors: of sums over the rows, and of others. Each block of these adds up parts.
 local BLOCKS_OF_SUMS, BLOCKS = 528, 1056
 
 local LEAST = 4 * launches.THREADS      -- runs of neighbours that threads move in a part of the rows, at least
@@ -49,8 +49,8 @@ local function split_of(node, dtype)
     return math.max(1, math.min(BLOCKS // blocks, runs // LEAST))
 end
 
---- In how many equal parts of the rows of a group a node sums the values of a channel: enough for many blocks, of enough
---- values. The shape alone decides.
+--- In how many equal parts of the rows of a group a node sums the values of a channel: enough for many blocks, of
+--- enough values. The shape alone decides.
 function batchnorm.parts(node)
     local blocks, runs = shares(node, wide_of(node))
     for parts = math.min(BLOCKS_OF_SUMS // blocks, runs // LEAST), 2, -1 do
@@ -66,27 +66,35 @@ end
 
 local MORE = {}
 
-function MORE.batchnorm_sums(list, node) list.parts = node.attrs.parts or false end
-
 function MORE.batchnorm_stats(list, node)
-    MORE.batchnorm_sums(list, node)
     if not node.ins.tiles then return end
-    list.tiles, list.few, list.eps, list.sqrt = node.ins.tiles.shape[1], nil, nil, nil
+    list.shape.tiles, list.eps, list.sqrt = node.ins.tiles.shape[1], nil, nil
 end
+
+function MORE.batchnorm_sums() end
 
 function MORE.batchnorm(list, node, kernel, dtype, target)
-    list.split, list.parts, list.out = split_of(node, dtype), node.attrs.parts or false, c_text.type_of(node.outs.y.tensor)
-    list.behind, list.last = cuda_behind.few(kernel, list.few, dtype), c_text.type_of((behind.result(node)))
+    list.behind, list.out = cuda_behind.few(kernel, list.shape.few, dtype), c_text.type_of(node.outs.y.tensor)
+    list.last = c_text.type_of((behind.result(node)))
     list.eps, list.sqrt = text.number(node.attrs.eps, dtype), target.call("sqrt", dtype)
-    list.moves = node.outs.moved_mean and kernels_batchnorm.arguments.batchnorm_running(kernel, node, nil, dtype) or false
+    list.moves = node.outs.moved_mean ~= nil
+        and kernels_batchnorm.arguments.batchnorm_running(kernel, node, nil, dtype)
 end
 
-function MORE.batchnorm_dx(list, node, kernel, dtype)
-    list.split, list.parts, list.out = split_of(node, dtype), node.attrs.parts or false, c_text.type_of(node.outs.y.tensor)
-    list.adds = kernel.flags.y ~= nil
+function MORE.batchnorm_dx(list, node, kernel)
+    list.adds, list.out = kernel.flags.y ~= nil, c_text.type_of(node.outs.y.tensor)
     list.store = c_text.store({ node = node, can_add = list.adds }, "to.at[e]", "value")
     list.sums = (node.outs.d_weight or node.outs.d_bias) and { weight = adds_to(kernel, node, "d_weight"),
         bias = adds_to(kernel, node, "d_bias") } or false
+end
+
+-- shape: B rows of C channels of S values, `rows` of a group.
+--   wide, few    channels of a block; neighbours that a thread moves at once
+--   parts        of the rows of a group whose sums are apart, or false
+--   split        parts of them for blocks that sum nothing
+local function shape_of(node, dtype, s)
+    return { B = s.B, C = s.C, S = s.S, rows = s.rows, wide = wide_of(node), few = few_of(node, dtype),
+        parts = node.attrs.parts or false, split = split_of(node, dtype) }
 end
 
 local function launch_of(name)
@@ -105,7 +113,8 @@ end
 function batchnorm.set(list)
     for _, name in ipairs { "batchnorm_stats", "batchnorm", "batchnorm_sums", "batchnorm_dx" } do
         ops.add(list, name, function(arguments, node, kernel, _, dtype, target)
-            arguments.few, arguments.wide, arguments.x, arguments.dy = few_of(node, dtype), wide_of(node), nil, nil
+            arguments.shape = shape_of(node, dtype, arguments)
+            for _, key in ipairs { "B", "C", "S", "rows", "x", "dy" } do arguments[key] = nil end
             MORE[name](arguments, node, kernel, dtype, target)
         end)
         list[name].launch, list[name].helper = launch_of(name), "rows:half channels"

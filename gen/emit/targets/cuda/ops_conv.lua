@@ -97,7 +97,8 @@ local function by_octets(node)
     return launches.full(graph.elements(shape) // 8)
 end
 
--- members: the gradients that a kernel adds up (passes/together.lua), each by blocks of its own, `first` up to `behind`.
+-- members: the gradients that a kernel adds up (passes/together.lua), each by blocks of its own, from `first` up to
+-- `behind`.
 local function weight_sums(kernel, node)
     local members, blocks = {}, 0
     for i, s in ipairs(node.attrs.members or { node.size }) do

@@ -71,8 +71,8 @@ local function tile_of(g, out)
     return least
 end
 
---- In how many tiles a convolution computes the places of `rows` rows: it can leave averages and squared distances of its
---- outputs in each; nil: it cannot.
+--- In how many tiles a convolution computes the places of `rows` rows: it can leave averages and squared distances of
+--- its outputs in each; nil: it cannot.
 function tensor_conv.tiles(node, rows)
     local a, out = node.attrs, node.attrs.out // node.attrs.groups
     if not (node.op == "conv2d" and node.octets) or node.ins.bias or out % OCTET > 0 then return nil end
@@ -92,16 +92,16 @@ end
 ---   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps
 ---   tile.blocks                of a multiprocessor at least
 ---   x.name, x.type             of the planes that are read
----   add                        whether `add` says that the result is added
----   bias                       whether a bias is added
+---   y.add, y.bias              whether `add` says that the result is added; whether a bias is
 ---   behind                     the pointwise node behind eight neighbours (targets/cuda/behind.lua), or false
 ---   moments.tiles, .groups     of statistics of the outputs: tiles of a group of rows, groups; or false
 function tensor_conv.product(list, node, kernel, g, part_choice)
     local out = list.shape.out
     local tile = tile_of(g, out)
-    list.tile, list.bias = tile, node.ins.bias ~= nil
+    list.tile, list.bias = tile, nil
     list.x = { name = list.x, type = text.ident(kernel.half) }
-    list.add, list.behind, list.store = kernel.can_add or false, behind.eights(kernel, true), nil
+    list.y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil }
+    list.behind, list.store = behind.eights(kernel, true), nil
     local parts = node.outs.moments and node.outs.moments.tensor.shape
     list.moments = parts and { tiles = parts[1], groups = parts[2] } or false
     local blocks
