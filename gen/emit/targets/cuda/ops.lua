@@ -68,7 +68,7 @@ local function drops_of(node, rounded)
     local shape = graph.result(node).shape
     return { p = text.number(drops.p, "f64"), name = text.string(drops.name),
         rows = graph.elements(node.size.lead) // shape[1],
-        value = text.block(graph.is_half(node.named) and rounded .. "(value)" or "value") }
+        value = text.block(drops.half and rounded .. "(value)" or "value") }
 end
 
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
@@ -212,9 +212,8 @@ local function few_of_embedding(node, dtype)
 end
 
 set("embedding", { arguments = function(_, node, _, dtype)
-    local list = shape.embedding(node, "")
-    list.few, list.out, list.value = few_of_embedding(node, dtype), c_text.type_of(node.outs.y.tensor), nil
-    return list
+    return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
+        out = c_text.type_of(node.outs.y.tensor) }
 end, helper = "rows:half", launch = function(node, dtype)
     return over(graph.elements(node.size.lead) * node.size.C // few_of_embedding(node, dtype))
 end })
