@@ -11,7 +11,8 @@ local LARGE = 1e9
 
 -- narrow: the part of all instructions that access global memory that may move fewer than 16 bytes. The goal is 0.1;
 -- what is left are losses, products of few outputs, weights put by octets and the boundary.
-local SPECS = { { "resnet18_cifar10", options = { "batch=500", "accumulate=4" }, narrow = 0.16 } }
+local SPECS = { { "resnet18_cifar10", data = "cifar-10-batches-bin",
+    options = { "batch=500", "accumulate=4" }, narrow = 0.16 } }
 
 -- The text with the kernels of these names alone.
 local function kernels_of(text, wanted)
@@ -30,7 +31,7 @@ end
 
 -- The kernels of a spec, and its plan.
 local function compiled(t, spec)
-    local programs, folder = shipped.open(t, "specs")
+    local programs = shipped.open(t, spec.data)
     local _, _, build = devices.open(t)
     local name, out = spec[1], programs.folder() .. "/ptx_" .. spec[1]
     t.write(programs.folder() .. "/" .. name .. ".lua", shipped.text(t, name))
