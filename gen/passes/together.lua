@@ -10,8 +10,8 @@ local ordered = require "base.ordered"
 
 local together = { name = "together", doc = "sums of parts in one kernel", optional = true }
 
--- Elements of what waiting nodes read, at most: 64 MB that others cannot use meanwhile.
-local MOST_ELEMENTS = 1 << 24
+-- Elements of what waiting nodes read, at most: 128 MB that others cannot use meanwhile.
+local MOST_ELEMENTS = 1 << 25
 
 local MOST_NODES = 32           -- their tensors are arguments of one launch
 

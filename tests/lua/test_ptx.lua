@@ -15,10 +15,11 @@ local LARGE = 1e9
 -- looped: kernels with loads of fewer bytes in loops: products of those rows; the gradient of attention, which reads two
 -- numbers of a query for each of its rows of scores. least: large kernels, of each kind.
 local SPECS = {
-    { "resnet18_cifar10", folder = "specs", options = { "batch=500", "accumulate=4" }, narrow = 0.16, least = { 25, 5 } },
-    { "gpt2_124m", folder = "gpt2tokens", options = {}, narrow = 0.33, least = { 16, 6 },
+    { "resnet18_cifar10", data = "cifar-10-batches-bin", options = { "batch=500", "accumulate=4" }, narrow = 0.16,
+        least = { 25, 5 } },
+    { "gpt2_124m", data = "gpt2tokens", options = {}, narrow = 0.33, least = { 16, 6 },
         looped = { linear_dx_4096x768x50257 = true, linear_dw_50257x768x4096 = true, attend_dx_4x1024x2304 = true } },
-    { "bert_sst2", folder = "sst2", options = {}, narrow = 0.47, least = { 11, 3 } },
+    { "bert_sst2", data = "sst2", options = {}, narrow = 0.47, least = { 11, 3 } },
 }
 
 -- The text with the kernels of these names alone.
@@ -38,7 +39,7 @@ end
 
 -- The kernels of a spec, and its plan.
 local function compiled(t, spec)
-    local programs, folder = shipped.open(t, spec.folder)
+    local programs = shipped.open(t, spec.data)
     local _, _, build = devices.open(t)
     local name, out = spec[1], programs.folder() .. "/ptx_" .. spec[1]
     t.write(programs.folder() .. "/" .. name .. ".lua", (shipped.text(t, name):gsub("\nscaler [^\n]*", "")))
