@@ -107,7 +107,8 @@ fields.node = {
     statements = "of pointwise nodes: { name, expression } each, over the names of ins; the last is the result",
     behind = "of a product: { statements, both }: a pointwise node in its kernel, over `value`, its result, and x_1, "
         .. "..., elements of the inputs with_1, ...; both: its own result is written too (fusion)",
-    drops = "of a product: the attributes of a dropout in its kernel, before what stands behind (fusion)",
+    drops = "of a product: the attributes of a dropout in its kernel, before what stands behind; half: whether its own "
+        .. "result has 16 bits (fusion)",
     views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
     shapes = "of other nodes: name of an input that has another shape in memory -> the shape that is read (copies)",
     parts = "of a convolution: the parts that its places are cut into",

@@ -195,7 +195,8 @@ end
 local function put_drops(product, dropout)
     local order = table.move(product.signature.ins, 1, #product.signature.ins, 1, {})
     order[#order + 1] = "micro"
-    dropout.drops, dropout.named = dropout.attrs, product.outs.y.tensor
+    local y = product.outs.y.tensor
+    dropout.drops, dropout.named = ordered.copy(dropout.attrs, { half = graph.is_half(y) }), y
     dropout.op, dropout.attrs, dropout.size, dropout.shapes = product.op, product.attrs, product.size, product.shapes
     dropout.ins = ordered.copy(product.ins, { micro = dropout.ins.micro })
     dropout.signature = ordered.copy(product.signature, { ins = order })

@@ -65,11 +65,18 @@ GA_KERNEL($threads) $fn($params) {
                       $of>(
         ring, a, $(a.stride), b, $(b.stride), M, N, K,
 //% if sums then
-        [&](int n, float total) {
-            if (n < $(sums.count)) $(sums.store)
+        [&](int n, const ga_few<float, 4> &total) {
+            if (n >= $(sums.count)) return;
+            ga_few<real, 4> to;
+//% if c.add then
+            if (add) to = ga_read<4>(bias + n$(sums.rest));
+//% end
+#pragma unroll
+            for (int e = 0; e < 4; e++) $(sums.store)
+            ga_write(bias + n, to$(sums.rest));
         },
 //% else
-        [](int, float) {},
+        [](int, const ga_few<float, 4> &) {},
 //% end
         [&](int row, int column, float (&sums)[8]) {
 //% if behind then

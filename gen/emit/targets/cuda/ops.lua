@@ -47,12 +47,15 @@ end })
 -- The sums of dy beside the gradient of a weight, or false without that of a bias: those of an operand over the terms.
 --   array, extent    a or b, rows or columns of its tile
 --   first, across    the first row (column) of a block's tile; its place in the other direction
---   count, store     how many sums there are; the statement that stores sum n, `total`
-local function sums_of(kernel, node)
+--   count, store     how many sums there are; the statement that stores sum n, `total`, on tensor cores number e of
+--                    four neighbours; rest: the argument that says how many these are, if not all
+local function sums_of(kernel, node, matrix)
     if not node.outs.bias then return false end
     local side = node.op == "linear_dw" and { "a", "ROWS", "i0", "j0" } or { "b", "COLUMNS", "j0", "i0" }
     return { array = text.ident(side[1]), extent = text.ident(side[2]), first = text.ident(side[3]),
-        across = text.ident(side[4]), count = node.size.N, store = c_text.store(kernel, "bias[n]", "total") }
+        across = text.ident(side[4]), count = node.size.N,
+        rest = text.block(node.size.N % 4 > 0 and (", %d - n"):format(node.size.N) or ""),
+        store = c_text.store(kernel, matrix and "to.at[e]" or "bias[n]", matrix and "total.at[e]" or "total") }
 end
 
 -- The dropout of a product's result, or false:
@@ -65,14 +68,15 @@ local function drops_of(node, rounded)
     local shape = graph.result(node).shape
     return { p = text.number(drops.p, "f64"), name = text.string(drops.name),
         rows = graph.elements(node.size.lead) // shape[1],
-        value = text.block(graph.is_half(node.named) and rounded .. "(value)" or "value") }
+        value = text.block(drops.half and rounded .. "(value)" or "value") }
 end
 
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
-        local sizes, has_bias, sums = op.gemm(node), node.ins.bias ~= nil, sums_of(kernel, node)
+        local sizes, has_bias = op.gemm(node), node.ins.bias ~= nil
         local matrix = tensor.computes(sizes, kernel)
+        local sums = sums_of(kernel, node, matrix)
         local drops = drops_of(node, matrix and "ga_rounded" or (kernel.half or "") .. "_rounded")
         if matrix then return tensor.product(sizes, kernel, has_bias, sums, drops) end
         return product(sizes, kernel, has_bias, dtype, sums, drops)
@@ -202,12 +206,23 @@ add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
 end)
 list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "rows:half wide"
 
-set("embedding", { arguments = function(_, node)
-    return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
-end, launch = function(node) return over(graph.elements(node.size.lead) * node.size.C) end })
-set("embedding_dw", { arguments = function(kernel, node)
-    return shape.embedding_dw(kernel, node, "dy[(ga_int64)order[k] * C + c]")
-end, launch = function(node) return per_row(node.size.R, node.size.C) end })
+-- Neighbours of a row of a table of embeddings that a thread moves at once.
+local function few_of_embedding(node, dtype)
+    return few.of_rows({ node.ins.weight, node.outs.y.tensor }, node.size.C, dtype)
+end
+
+set("embedding", { arguments = function(_, node, _, dtype)
+    return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
+        out = c_text.type_of(node.outs.y.tensor) }
+end, helper = "rows:half", launch = function(node, dtype)
+    return over(graph.elements(node.size.lead) * node.size.C // few_of_embedding(node, dtype))
+end })
+set("embedding_dw", { arguments = function(kernel, node, _, dtype)
+    local list, y = shape.embedding_dw(kernel, node, "dy"), node.outs.y.tensor
+    list.few, list.out = few.of_rows({ y, node.ins.dy }, node.size.C, dtype), c_text.type_of(y)
+    list.store, list.term = c_text.store(kernel, "row.at[e]", "value"), nil
+    return list
+end, helper = "rows:half", launch = function(node) return per_row(node.size.R, node.size.C) end })
 add("id_order", function(arguments) arguments.own = THREADS end)
 launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
 
