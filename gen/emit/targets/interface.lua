@@ -29,21 +29,29 @@ interface.fields = {
         .. "blocks }; an op's entry in the catalog may have them instead"),
     field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
         .. "keys; nil: none", true),
+    field("drops", "table", "ops whose kernels compute a dropout of their result, before what stands behind it, as "
+        .. "keys; nil: none", true),
     field("few", "function", "(node, kernel, dtype): how a pointwise kernel moves several elements at once "
         .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
     field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "
         .. "one", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
+    field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "
+        .. "real): in how many parts of the rows, nil: not at all; nil: none", true),
     field("writes_half", "table", "by op: the results that its kernel writes in 16 bits beside those of the catalog "
         .. "(passes/precision.lua), as keys; nil: none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, where both axes "
         .. "are multiples of this number; nil: none", true),
-    field("octets", "function", "(config): a function of the attributes of a convolution and the planes that a product "
-        .. "of it reads, \"x\" or \"dy\": whether its weight is to lie by octets of their channels "
-        .. "(passes/layout.lua); nil: never", true),
+    field("channels", "table", "by op that sums the values of channels: (node): in how many equal parts of the rows; "
+        .. "conv2d: (node, rows): in how many tiles it computes so many rows (passes/channels.lua); nil: none", true),
+    field("together", "table", "ops with one input and one result whose kernel takes several nodes at once "
+        .. "(passes/together.lua), as keys; nil: none", true),
+    field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it "
+        .. "reads or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
+        .. "octets of channels (passes/octets.lua, layout.lua); nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 
