@@ -46,29 +46,55 @@ GA_KERNEL($threads) $fn($params) {
     extern __shared__ __align__(128) ga_byte ring[];
     ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD>(
         ring, a, $(a.stride), b, $(b.stride), M, N, K, [&](int row, int column, float (&sums)[8]) {
-//% if behind then
-            enum { FEW = 8 };
-//% end
-            const ga_int64 first = (ga_int64)row * N + column;
-//% if bias then
-            ga_add8<ALL>(sums, bias + column, N - column);
-//% end
-//% if behind then
-            $(behind.reads)
-//% if behind.both then
-            ga_put8<ALL>(c + first, sums, N - column);
-//% end
-#pragma unroll
-            for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
-                const real value = sums[k];
-                $(behind.lines)
-            }
-            ga_put8<ALL>($(behind.to) + first, sums, N - column);
-//% else
-//% if add then
-            if (add) ga_add8<ALL>(sums, c + first, N - column);
-//% end
-            ga_put8<ALL>(c + first, sums, N - column);
-//% end
+            $(row { bias = bias, add = add, behind = behind })
         });
 }
+
+//@ row(bias, add, behind)
+//% if behind then
+enum { FEW = 8 };
+//% end
+const ga_int64 first = (ga_int64)row * N + column;
+//% if bias then
+ga_add8<ALL>(sums, bias + column, N - column);
+//% end
+//% if behind then
+$(behind.reads)
+//% if behind.both then
+ga_put8<ALL>(c + first, sums, N - column);
+//% end
+#pragma unroll
+for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
+    const real value = sums[k];
+    $(behind.lines)
+}
+ga_put8<ALL>($(behind.to) + first, sums, N - column);
+//% else
+//% if add then
+if (add) ga_add8<ALL>(sums, c + first, N - column);
+//% end
+ga_put8<ALL>(c + first, sums, N - column);
+//% end
+
+//@ boxes(fn, params, shape, blocks, in_parts, a, b, bias, add, behind)
+/* $fn by boxes: eight neighbours of its result, the tiles that blocks have whole, those that came in parts */
+GA_DEVICE void $(fn)_row($(params.row)) {
+    enum { N = $(shape.N) };
+    const bool ALL = true;
+    $(row { bias = bias, add = add, behind = behind })
+}
+
+GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
+    const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
+    extern __shared__ __align__(1024) ga_byte memory[];
+    ga_boxes_product<$(shape.M), $(shape.N), $(shape.K), $blocks, A_TURNED, B_TURNED>(
+        memory, a_boxes, b_boxes, parts,
+        [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+}
+//% if in_parts then
+
+GA_KERNEL(256) $(fn)_parts($(params.parts)) {
+    ga_parts_sum<$(shape.M), $(shape.N), $(shape.K), $blocks>(
+        parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+}
+//% end

@@ -112,6 +112,8 @@ interface.fields = {
     field("model", "function", "(config, facts): more arguments of model.c"),
     field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
     field("constants", "function", "(config, context): more constants of model.c, { name, value }"),
+    field("saved", "function", "(g): the line that puts what it has chosen at the start into the state of a "
+        .. "checkpoint, or nil; nil: it chooses nothing", true),
     field("alone", "function", "(functions, context): what these texts of kernels share, in a file of C that needs "
         .. "nothing else; nil: there are no such files", true),
     field("makefile", "function", "(config): more arguments of the Makefile"),
