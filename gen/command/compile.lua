@@ -67,6 +67,7 @@ local function lower(path, o, sets, choice)
     local facts = profile.get(c.profile)
     local target = targets.of(c)
     c.behind, c.parts, c.writes_half = target.behind or {}, target.parts or {}, target.writes_half or {}
+    c.sums_rows = target.sums_rows or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)
     c.octets = target.octets and target.octets(c) or nil

@@ -26,6 +26,7 @@ passes.list = {
     require "passes.layout",       -- the flat space, buckets, packed views (views: optional)
     require "passes.update",       -- the boundary: measure, decide, update
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
+    require "passes.sums",         -- sums over rows in kernels that read these rows (optional)
     require "passes.parts",        -- sums over many rows in parts (optional)
     require "passes.collectives",  -- which collective follows which node
     require "passes.windows",      -- memory for gradients that are exchanged at once

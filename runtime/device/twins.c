@@ -7,7 +7,7 @@
 
 #include "device/tuning.h"
 
-enum { WARPGROUPS = 384, PARTS_THREADS = 256, OWN = 3, TIMES = 3 };
+enum { OWN = 3, TIMES = 3 };
 
 /* === launches =============================================================================================== */
 
@@ -26,8 +26,8 @@ static int describe(const ga_twins *t, ga_boxes *out, const ga_twin *w, const ga
 
 static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
     const ga_twin *w = &t->list[i];
-    const ga_launch_shape shape = {{w->own_blocks}, {WARPGROUPS}, w->own_shared};
-    const ga_launch_shape after = {{w->tiles}, {PARTS_THREADS}, 0};
+    const ga_launch_shape shapes[GA_TWIN_KERNELS] = {
+        {{w->own_blocks}, {384}, w->own_shared}, {{w->tiles}, {256}, 0}, {{w->sums}, {256}, 0}, {{w->totals}, {256}, 0}};
     ga_boxes a, b;
     ga_address parts = t->parts;
     void *all[GA_TWIN_PARAMETERS + OWN];
@@ -35,8 +35,10 @@ static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, 
     memcpy(all + w->parameters, (void *[OWN]){&parts, &a, &b}, sizeof *all * OWN);
     GA_TRY(describe(t, &a, w, &w->a, args, e));
     GA_TRY(describe(t, &b, w, &w->b, args, e));
-    GA_TRY(ga_device_launch(t->device, s, t->states[i].boxes, &shape, all, e));
-    return w->tiles ? ga_device_launch(t->device, s, t->states[i].parts, &after, all, e) : 0;
+    for (int k = 0; k < GA_TWIN_KERNELS; k++)
+        if (shapes[k].blocks[0] > 0)
+            GA_TRY(ga_device_launch(t->device, s, t->states[i].kernels[k], &shapes[k], all, e));
+    return 0;
 }
 
 int ga_twins_launch(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
@@ -181,6 +183,22 @@ static int try_twin(const ga_twins *t, const tools *u, int i, int kept, bool *ta
 
 /* === the start ============================================================================================== */
 
+/* Finds the kernels of a twin; false: one is not there. */
+static bool find_kernels(ga_twins *t, int i) {
+    static const char *const names[GA_TWIN_KERNELS] = {"boxes", "parts", "sums", "totals"};
+    const ga_twin *w = &t->list[i];
+    const unsigned blocks[GA_TWIN_KERNELS] = {w->own_blocks, w->tiles, w->sums, w->totals};
+    bool all = true;
+    for (int k = 0; k < GA_TWIN_KERNELS; k++) {
+        char name[256];
+        if (blocks[k] == 0) continue;
+        snprintf(name, sizeof name, "%s_%s", w->name, names[k]);
+        t->states[i].kernels[k] = ga_device_kernel(t->device, name);
+        all = all && t->states[i].kernels[k];
+    }
+    return all;
+}
+
 /* Finds the twins and allows their shared memory; false, with a line, if they cannot be used here. */
 static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
     const ga_device_facts *f = ga_device_get_facts(t->device);
@@ -194,13 +212,8 @@ static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
                  .differ = ga_device_kernel(t->device, "different")};
     bool all = u->make && u->greatest && u->differ;
     for (int i = 0; i < t->count; i++) {
-        char name[256];
-        snprintf(name, sizeof name, "%s_boxes", t->list[i].name);
-        t->states[i].boxes = ga_device_kernel(t->device, name);
-        snprintf(name, sizeof name, "%s_parts", t->list[i].name);
-        t->states[i].parts = ga_device_kernel(t->device, name);
-        all = all && t->states[i].boxes && (t->states[i].parts || !t->list[i].tiles);
-        if (all) GA_TRY(ga_device_allow_shared(t->device, t->states[i].boxes, t->list[i].own_shared, e));
+        all = find_kernels(t, i) && all;
+        if (all) GA_TRY(ga_device_allow_shared(t->device, t->states[i].kernels[0], t->list[i].own_shared, e));
     }
     if (!all) {
         ga_say("device %d: the kernels were compiled without those of sm_90a, mma.sync computes all products", f->ordinal);

@@ -36,19 +36,23 @@ typedef struct ga_twin_operand {
 } ga_twin_operand;
 
 typedef struct ga_twin {
-    const char *name;                  /* of the kernel; its twin is NAME_boxes, with NAME_parts behind it */
+    const char *name;                  /* of the kernel; its twin is NAME_boxes, with NAME_parts behind it, and
+                                          NAME_sums, NAME_totals */
     int kernel;                        /* its number */
     unsigned blocks, threads, shared;  /* of its launch */
     unsigned own_blocks, own_shared;   /* of the twin's */
     unsigned tiles;                    /* blocks that add up parts; 0: no tile comes in parts */
+    unsigned sums, totals;             /* blocks for sums of an operand beside the product; 0: there are none */
     ga_twin_operand a, b;
     ga_dtype half;                     /* GA_BF16, GA_F16 */
     int parameters;
     ga_twin_parameter made[GA_TWIN_PARAMETERS];
 } ga_twin;
 
+enum { GA_TWIN_KERNELS = 4 };         /* in the order of their launches */
+
 typedef struct ga_twin_state {
-    ga_kernel boxes, parts;
+    ga_kernel kernels[GA_TWIN_KERNELS];
     bool taken;
 } ga_twin_state;
 

@@ -154,3 +154,36 @@ template <int M, int N, int K, int BLOCKS, typename STORE> GA_DEVICE void ga_par
         store(i0 + i, j0 + j, value);
     }
 }
+
+//@ totals(type, half)
+/* -- sums of a turned operand over the terms: of each of COUNT columns, the terms in PARTS equal parts */
+
+enum { GA_TERM_TEAMS = 32 };
+
+/* The sums of 64 columns in one part. A thread has eight neighbours of every GA_TERM_TEAMS-th term. */
+template <int COUNT, int TERMS, int PARTS>
+GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *parts, const $type *x, int stride) {
+    enum { ACROSS = (COUNT + 63) / 64 };
+    const int part = blockIdx.x / ACROSS, first = blockIdx.x % ACROSS * 64;
+    const int chunk = threadIdx.x % 8 * 8, team = threadIdx.x / 8;
+    const int begin = (int)((ga_int64)TERMS * part / PARTS), end = (int)((ga_int64)TERMS * (part + 1) / PARTS);
+    float sums[8] = {};
+#pragma unroll 4
+    for (int k = begin + team; k < end && first + chunk < COUNT; k += GA_TERM_TEAMS)
+        ga_add8<true>(sums, x + (ga_int64)k * stride + first + chunk, 8);
+    ga_put8<true>(teams[team] + chunk, sums, 8);
+    __syncthreads(); /* all teams have their sums there */
+    if (threadIdx.x >= 64 || first + threadIdx.x >= COUNT) return;
+    float sum = 0;
+    for (int t = 0; t < GA_TERM_TEAMS; t++) sum += teams[t][threadIdx.x];
+    parts[part * COUNT + first + threadIdx.x] = sum;
+}
+
+/* Calls put(n, total) for each column. */
+template <int COUNT, int PARTS, typename PUT> GA_DEVICE void ga_terms_total(const float *parts, PUT put) {
+    const int n = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n >= COUNT) return;
+    float total = 0;
+    for (int part = 0; part < PARTS; part++) total += parts[part * COUNT + n];
+    put(n, total);
+}

@@ -371,6 +371,17 @@ local function address(node, name, tensor, target)
         .. position_offset(node, name, tensor)
 end
 
+-- The condition under which a kernel adds to its results that others add to; it is the same for all of them.
+local function adds_of(node, target)
+    local condition
+    for _, out in ipairs(graph.writes(node)) do
+        local adds = target.adds(out)
+        assert(not (condition and adds) or condition == adds, "results that are added in different ways")
+        condition = condition or adds
+    end
+    return condition
+end
+
 -- The call of a kernel, and its comment: the shape of the result, the place in the spec, and node.why, if set.
 local function call_text(kernel, pad, target, behind)
     local node, list, shape = kernel.node, { target.worker, kernel.exchanges and "m" or nil }, nil
@@ -387,12 +398,7 @@ local function call_text(kernel, pad, target, behind)
             or address(node, operand[3], t, target)
     end
     if kernel.draws then list[#list + 1] = c_text.layer(node.scope) end
-    if kernel.can_add then
-        for _, out in ipairs(graph.writes(node)) do
-            local adds = target.adds(out)
-            if adds then list[#list + 1] = adds end
-        end
-    end
+    if kernel.can_add then list[#list + 1] = adds_of(node, target) end
     if kernel.ends then list[#list + 1] = "reduces" end
     if node.attrs.position then list[#list + 1] = "position" end
     local comment = ("%s %s%s"):format(shape, node.at:gsub("^.*/", ""), node.why and "; " .. node.why or "")

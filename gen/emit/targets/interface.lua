@@ -34,6 +34,8 @@ interface.fields = {
         .. "one", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
+    field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "
+        .. "real): in how many parts of the rows, nil: not at all; nil: none", true),
     field("writes_half", "table", "by op: the results that its kernel writes in 16 bits beside those of the catalog "
         .. "(passes/precision.lua), as keys; nil: none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "

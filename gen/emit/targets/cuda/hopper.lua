@@ -74,6 +74,16 @@ local function all_made(kernel, node)
     return table.concat(list, ",")
 end
 
+-- Terms of a part of the sums of an operand, at least; its parts are at most MOST.
+local PART, MOST = 256, 64
+
+-- The sums of an operand over the terms (targets/cuda/ops.lua), in parts of these; false: there are none.
+local function sums_of(g, sums, operands)
+    if not sums then return false end
+    return { array = sums.array, count = sums.count, store = sums.store, stride = operands[sums.array.text].stride,
+        parts = math.max(1, math.min(MOST, g.K // PART)) }
+end
+
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
 --- kernel's launch; nil if it has none: a small one, or one whose rows are no whole chunks.
 function hopper.twin(g, kernel, operands, arguments)
@@ -81,7 +91,8 @@ function hopper.twin(g, kernel, operands, arguments)
     if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.N % 8 > 0 then return nil end
     return { blocks = blocks_of(g), tiles = has_parts(g) and ceil(g.M, TALL) * ceil(g.N, WIDE) or 0,
         shape = arguments.shape,
-        a = arguments.a, b = arguments.b, bias = arguments.bias, add = arguments.add, behind = arguments.behind,
+        a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind,
+        sums = sums_of(g, arguments.sums, operands),
         of_a = matrix(a, g.M, g.K, TALL), of_b = matrix(b, g.N, g.K, WIDE), made = all_made(kernel, kernel.node) }
 end
 
@@ -112,11 +123,11 @@ local function wrapped(open, ...)
 end
 
 local BOXES = { "float *parts", "const __grid_constant__ ga_boxes a_boxes", "const __grid_constant__ ga_boxes b_boxes" }
-local PARTS = { "const float *parts" }
+local PARTS, SUMS = { "const float *parts" }, { "float *parts" }
 local ROW = { "int row", "int column", "float (&sums)[8]" }
 
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product runs", "hopper_product sums",
-    "hopper_product products", "hopper_compare compare" }
+    "hopper_product products", "hopper_product totals", "hopper_compare compare" }
 
 --- The text of the twins of kernels, with the functions that they call.
 function hopper.text(kernels, context)
@@ -129,10 +140,11 @@ function hopper.text(kernels, context)
         local twin, name, p = kernel.launch.twin, kernel.name, kernel.parameters
         local params = { names = text.block(names_of(p)), row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
             boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, BOXES),
-            parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS) }
+            parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
+            sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
         out[#out + 1] = context.template("cuda/matmul.cu")("boxes", { fn = text.ident(name), params = params,
-            shape = twin.shape, blocks = twin.blocks, in_parts = twin.tiles > 0, a = twin.a, b = twin.b, bias = twin.bias, add = twin.add,
-            behind = twin.behind }).text
+            shape = twin.shape, blocks = twin.blocks, in_parts = twin.tiles > 0, a = twin.a, b = twin.b, c = twin.c,
+            behind = twin.behind, sums = twin.sums }).text
     end
     out[#out + 1] = "#endif\n"
     return table.concat(out, "\n")
@@ -172,6 +184,8 @@ local function table_row(kernel)
     local fields = { (".name = \"%s\""):format(kernel.name), ".kernel = K_" .. upper,
         (".blocks = %d, .threads = %d, .shared = %d"):format(l.blocks, l.threads, l.shared),
         (".own_blocks = %d, .own_shared = %d, .tiles = %d"):format(twin.blocks, SHARED, twin.tiles),
+        twin.sums and (".sums = %d, .totals = %d"):format(ceil(twin.sums.count, 64) * twin.sums.parts,
+            ceil(twin.sums.count, 256)) or ".sums = 0",
         ".half = GA_" .. half:upper(), ".a = " .. matrix_row(twin.of_a, a), ".b = " .. matrix_row(twin.of_b, b),
         ".parameters = " .. #kernel.parameters, ".made = {" .. made[1] }
     made[#made] = made[#made] .. "}"

@@ -44,12 +44,23 @@ set("map", { launch = function(node, dtype)
     return over(ceil(graph.elements(graph.result(node).shape), moved and moved.count or 1))
 end })
 
+-- The sums of dy beside the gradient of a weight, or false without that of a bias: those of an operand over the terms.
+--   array, extent    a or b, rows or columns of its tile
+--   first, across    the first row (column) of a block's tile; its place in the other direction
+--   count, store     how many sums there are; the statement that stores sum n, `total`
+local function sums_of(kernel, node)
+    if not node.outs.bias then return false end
+    local side = node.op == "linear_dw" and { "a", "ROWS", "i0", "j0" } or { "b", "COLUMNS", "j0", "i0" }
+    return { array = text.ident(side[1]), extent = text.ident(side[2]), first = text.ident(side[3]),
+        across = text.ident(side[4]), count = node.size.N, store = c_text.store(kernel, "bias[n]", "total") }
+end
+
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
-        local sizes, has_bias = op.gemm(node), node.ins.bias ~= nil
-        if tensor.computes(sizes, kernel) then return tensor.product(sizes, kernel, has_bias) end
-        return product(sizes, kernel, has_bias, dtype)
+        local sizes, has_bias, sums = op.gemm(node), node.ins.bias ~= nil, sums_of(kernel, node)
+        if tensor.computes(sizes, kernel) then return tensor.product(sizes, kernel, has_bias, sums) end
+        return product(sizes, kernel, has_bias, dtype, sums)
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
         helper = function(_, kernel) return kernel.matrix and tensor.HELPERS end })
@@ -66,7 +77,8 @@ for _, name in ipairs { "layernorm", "rmsnorm", "norm_dx", "softmax", "softmax_d
     "log_softmax_dx" } do
     add(name, name == "norm_dx" and rows.arguments_behind or name:find "_dx$" and rows.gradient_arguments
         or rows.arguments)
-    list[name].helper, list[name].launch = "rows:half", rows.launch
+    list[name].helper = name == "norm_dx" and "rows:half row_sums" or "rows:half"
+    list[name].launch = rows.launch
 end
 add("layernorm", function(arguments, node) arguments.bias, arguments.y_half = node.ins.bias ~= nil, nil end)
 
@@ -120,6 +132,14 @@ local function by_columns(node, dtype) return columns.launch(node, node.size.out
 local function sum_helper(node) return not shape.by_rows(node) and "rows:half" or nil end
 
 set("column_sum", { arguments = axis_sum, launch = by_columns, helper = sum_helper })
+set("norm_sums", { launch = by_columns, helper = sum_helper, arguments = function(kernel, node, op, dtype)
+    local list, C = axis_sum(kernel, node, op, dtype), node.size.C
+    if node.outs.bias then
+        list.store = text.block(("real &to = i < %d ? y[i] : bias[i - %d];\n%s"):format(C, C,
+            c_text.store(kernel, "to", "value").text))
+    end
+    return list
+end })
 set("axis_sum", { arguments = axis_sum, helper = sum_helper, launch = function(node, dtype)
     return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node, dtype)
 end })

@@ -10,6 +10,7 @@ local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 local rates = require "emit.targets.cuda.rates"
+local rows = require "emit.targets.cuda.rows"
 local tensor = require "emit.targets.cuda.tensor"
 local tensor_conv = require "emit.targets.cuda.tensor_conv"
 
@@ -21,6 +22,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
         conv2d = true, conv2d_dx = true, batchnorm = true, norm_dx = true },
     writes_half = { attend_dx = { dq = true, dk = true, dv = true } },
     parts = { column_sum = columns.parts, norm_dw = columns.parts, conv2d_dw = tensor_conv.parts },
+    sums_rows = { linear_dw = true, linear_in_out_dw = true, norm_dx = rows.parts },
     launch = launches.described, octets = tensor_conv.octets,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,
