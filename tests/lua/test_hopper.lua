@@ -256,6 +256,19 @@ add("without a driver that describes boxes, or another device, the other kernels
     end
 end)
 
+add("where a device has no memory to compare a twin, it is not taken", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local planned = 0
+    for _, arena in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).arenas) do
+        planned = planned + (arena.memory == "device" and (arena.bytes + 255) // 256 * 256 or 0)
+    end
+    local _, lines, hash = run(t, programs, p, environment(forced { "GAGEN_DEVICE_MEMORY=" .. planned + 4096 }))
+    t.match(lines, "linear[%w_]+: no memory to compare its kernel for sm_90a, mma%.sync computes it")
+    t.equal(hash, "")
+end)
+
 add("GAGEN_TWINS is all or none", function(t)
     devices.needs_library(t)
     local programs, environment = devices.open(t)
@@ -304,7 +317,32 @@ add("tuning.json keeps the choices of a device and its kernels, their hash goes 
     host.remove(path)
 end)
 
--- === compilers ===================================================================================
+-- Ranks would have other bits if they took other kernels.
+add("ranks take a twin where all of them do", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    programs.write_sines("many_rows.csv", 640, 40)
+    local p = programs.build("hopper_ranks", SMALL:gsub("batch      %(640%)", "batch (320)")
+        .. 'precision "bf16"\ntarget "cuda"\nparallel "ddp"\n',
+        { options = { "--dev", small_twins(t, programs) } })
+    local function ranks(command, name)
+        local folder = t.temp()
+        local before = { t.root .. "/tests/device/ranks", "2", "sh", "-c", command .. 'exec "$@"', "train" }
+        local result = programs.train(p, { "--cycles", 1, "--dump", folder, before = before,
+            env = environment { "GAGEN_TWINS=" .. name } })
+        return folder, t.shell(("cat %s/*/manifest.json"):format(result.checkpoint)).out
+            :match '"tuning_sha256":"(%x*)"'
+    end
+    local none, nothing = ranks("", "none")
+    local all, hash = ranks("", "all")
+    local one, agreed = ranks('[ "$RANK" = 0 ] || export GAGEN_TWINS=none; ', "all")
+    t.equal(#hash, 64)
+    t.equal(nothing .. agreed, "")
+    programs.identical(one, none, { "parameters" })
+    programs.close(all, none, U.bf16, { "parameters" }, programs.distance)
+end)
+
+-- === compilers and plan ===================================================================================
 
 add("NVRTC compiles every layout for sm_90a without spills, and has products go on beside each other", function(t)
     local programs, _, build_folder = devices.open(t)
@@ -313,15 +351,35 @@ add("NVRTC compiles every layout for sm_90a without spills, and has products go 
         local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "90a", "80" }
         if result.status == 77 then t.not_run("no libnvrtc here") end
         t.equal(result.status, 0, result.err)
-        local twins = 0
-        for line in result.out:gmatch "[^\n]+" do
-            if line:find("_boxes", 1, true) then
-                twins = twins + 1
-                t.match(line, "^sm_90a .* 168 registers .* 0 bytes spilled")
+        local twins, version = {}, result.out:match "^NVRTC ([%d.]+)\n"
+        for arch, name, registers, bytes in result.out:gmatch "\nsm_(%w+) ([%w_]+) +(%d+) registers +(%d+) bytes" do
+            for _, part in ipairs { "_boxes", "_parts", "_sums", "_totals" } do
+                if name:sub(-#part) == part then
+                    t.equal(arch, "90a")
+                    twins[#twins + 1] = ("%s %s %s %s\n"):format(precision, name, registers, bytes)
+                end
             end
         end
-        t.equal(twins, 8)
+        table.sort(twins)
+        local file = ("tests/nvrtc/%s/twins_%s.txt"):format(version, precision)
+        if t.environment "GAGEN_NVRTC_TABLES" then t.write(file, table.concat(twins)) end
+        t.equal(table.concat(twins), host.read(file) or t.not_run("no table of NVRTC " .. version))
     end
+end)
+
+add("the plan predicts products with a twin by the rate of the twin", function(t)
+    local programs = devices.open(t)
+    local spec = programs.folder() .. "/hopper_plan.lua"
+    t.write(spec, (SMALL:gsub("many_rows.csv", "digits/digits.csv.gz"):gsub("batch      %(640%)", "batch (1280)")
+        :gsub("model +%b{}", 'model { linear "a" { 1024 }, linear "b" { 1024 }, linear "out" { 10 } }'))
+        .. 'precision "bf16"\ntarget "cuda"\n')
+    local plan = programs.plan { spec = spec }
+    local found = {}
+    for _, kernel in ipairs(plan.kernels) do found[kernel.name] = kernel.predicted_us end
+    t.near(found.b_forward, 2 * 1280 * 1024 * 1024 / 470e12 * 1e6, 1e-9)
+    local parts
+    for _, arena in ipairs(plan.arenas) do parts = arena.name == "device_parts" and arena.bytes or parts end
+    t.equal(parts, 2 * 132 * 128 * 256 * 4)
 end)
 
 return tests

@@ -138,7 +138,8 @@ function hopper.text(kernels, context)
     end
     for _, kernel in ipairs(hopper.of(kernels)) do
         local twin, name, p = kernel.launch.twin, kernel.name, kernel.parameters
-        local params = { names = text.block(names_of(p)), row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
+        local params = { names = text.block(names_of(p)),
+            row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
             boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, BOXES),
             parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
             sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }

@@ -92,6 +92,7 @@ function tensor.product(g, kernel, has_bias, sums)
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
         behind = behind.eights(kernel, g.N % CHUNK == 0) }
     kernel.launch.twin = hopper.twin(g, kernel, { a = a, b = b }, list)
+    if kernel.launch.twin then kernel.matrix = "twin_flops" end
     return list
 end
 
