@@ -67,9 +67,10 @@ local function lower(path, o, sets, choice)
     local facts = profile.get(c.profile)
     local target = targets.of(c)
     c.behind, c.parts, c.writes_half = target.behind or {}, target.parts or {}, target.writes_half or {}
-    c.sums_rows = target.sums_rows or {}
+    c.sums_rows, c.drops = target.sums_rows or {}, target.drops or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)
+    c.channels, c.together = target.channels or {}, target.together or {}
     c.octets = target.octets and target.octets(c) or nil
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil

@@ -95,6 +95,7 @@ fields.tensor = {
     parts = "of a joint product's result: { name, path } of the results in whose place it stands (merge)",
     whole_name = "its name before its loop was divided, nil if it was not (split)",
     rounds = "the value of f32 that it is rounded from (precision)",
+    octets = "whether it lies by octets: 8 channels of a place side by side (octets)",
     place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows "
         .. "(emit/program/names.lua)",
 }
@@ -106,9 +107,12 @@ fields.node = {
     statements = "of pointwise nodes: { name, expression } each, over the names of ins; the last is the result",
     behind = "of a product: { statements, both }: a pointwise node in its kernel, over `value`, its result, and x_1, "
         .. "..., elements of the inputs with_1, ...; both: its own result is written too (fusion)",
+    drops = "of a product: the attributes of a dropout in its kernel, before what stands behind; half: whether its own "
+        .. "result has 16 bits (fusion)",
     views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
     shapes = "of other nodes: name of an input that has another shape in memory -> the shape that is read (copies)",
     parts = "of a convolution: the parts that its places are cut into",
+    octets = "whether the planes that it reads and writes lie by octets (octets)",
     at = "path:line of the spec", path = "the block of the model that it belongs to",
     scope = "the region it stands in", keep_full = "results are never stored in 16 bits",
     why = "the reason of a decision about it, for people",

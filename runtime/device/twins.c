@@ -27,7 +27,10 @@ static int describe(const ga_twins *t, ga_boxes *out, const ga_twin *w, const ga
 static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
     const ga_twin *w = &t->list[i];
     const ga_launch_shape shapes[GA_TWIN_KERNELS] = {
-        {{w->own_blocks}, {384}, w->own_shared}, {{w->tiles}, {256}, 0}, {{w->sums}, {256}, 0}, {{w->totals}, {256}, 0}};
+        {{w->own_blocks}, {384}, w->own_shared},
+        {{w->tiles}, {256}, 0},
+        {{w->sums}, {256}, 0},
+        {{w->totals}, {256}, 0}};
     ga_boxes a, b;
     ga_address parts = t->parts;
     void *all[GA_TWIN_PARAMETERS + OWN];
@@ -216,7 +219,8 @@ static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
         if (all) GA_TRY(ga_device_allow_shared(t->device, t->states[i].kernels[0], t->list[i].own_shared, e));
     }
     if (!all) {
-        ga_say("device %d: the kernels were compiled without those of sm_90a, mma.sync computes all products", f->ordinal);
+        ga_say("device %d: the kernels were compiled without those of sm_90a, mma.sync computes all products",
+               f->ordinal);
         return 0;
     }
     *usable = true;

@@ -40,6 +40,7 @@ typedef struct ga_options {
     bool no_graph;          /* launch the device's kernels one by one, without a graph */
     bool plot;              /* draw the losses above the progress line */
     bool eval, quiet, help;
+    bool own_loop;          /* opened by NAME.h for a loop of the user's: no run of train, no folder is locked */
     int argc;               /* words of the command line */
     char *const *argv;
 } ga_options;

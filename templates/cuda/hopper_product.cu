@@ -179,11 +179,12 @@ GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *parts, con
     parts[part * COUNT + first + threadIdx.x] = sum;
 }
 
-/* Calls put(n, total) for each column. */
+/* Calls put(n, total) for each four columns that begin inside. */
 template <int COUNT, int PARTS, typename PUT> GA_DEVICE void ga_terms_total(const float *parts, PUT put) {
-    const int n = blockIdx.x * blockDim.x + threadIdx.x;
+    const int n = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (n >= COUNT) return;
-    float total = 0;
-    for (int part = 0; part < PARTS; part++) total += parts[part * COUNT + n];
+    ga_few<float, 4> total = {};
+    for (int part = 0; part < PARTS; part++)
+        for (int e = 0; e < 4 && n + e < COUNT; e++) total.at[e] += parts[part * COUNT + n + e];
     put(n, total);
 }

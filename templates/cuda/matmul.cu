@@ -1,7 +1,7 @@
 // matmul: C(i, j) = sum over k of A(i, k) B(k, j). A block computes a tile of C from slices of A and
 // B in shared memory; the sum over k runs upwards, one fused multiply-add per step, or 16 terms on tensor cores.
 
-//@ linear(fn, params, source, threads, shape, tile, a, b, value, store, sums)
+//@ linear(fn, params, source, threads, shape, tile, a, b, value, store, sums, drops)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
@@ -38,7 +38,13 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
             const int i = i0 + down + u * DOWN_STEP, j = j0 + across + v * ACROSS_STEP;
             if (i >= M || j >= N) continue;
             const ga_int64 at = (ga_int64)i * N + j;
+//% if drops then
+            const ga_draws z = ga_draws_of(micro, ga_rng_stream($(drops.name)), iteration, i / $(drops.rows), $(drops.p));
+            real value = $value;
+            value = ga_dropped(z, i % $(drops.rows) * N + j, $(drops.value));
+//% else
             const real value = $value;
+//% end
             $store
         }
     }
@@ -59,11 +65,11 @@ GA_KERNEL($threads) $fn($params) {
                       $of>(
         ring, a, $(a.stride), b, $(b.stride), M, N, K,
 //% if sums then
-        [&](int n, float total) {
-            if (n < $(sums.count)) $(sums.store)
+        [&](int n, const ga_few<float, 4> &total) {
+            $(totals { c = c, sums = sums })
         },
 //% else
-        [](int, float) {},
+        [](int, const ga_few<float, 4> &) {},
 //% end
         [&](int row, int column, float (&sums)[8]) {
             $(row { c = c, behind = behind })
@@ -77,6 +83,15 @@ enum { FEW = 8 };
 const ga_int64 first = (ga_int64)row * N + column;
 //% if c.bias then
 ga_add8<ALL>(sums, bias + column, N - column);
+//% end
+//% if c.drops then
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows),
+                               $(c.drops.p));
+#pragma unroll
+for (int k = 0; k < 8; k++) {
+    const real value = sums[k];
+    sums[k] = ga_dropped(z, row % $(c.drops.rows) * N + column + k, $(c.drops.value));
+}
 //% end
 //% if behind then
 $(behind.reads)
@@ -95,6 +110,16 @@ if (add) ga_add8<ALL>(sums, c + first, N - column);
 //% end
 ga_put8<ALL>(c + first, sums, N - column);
 //% end
+
+//@ totals(c, sums)
+if (n >= $(sums.count)) return;
+ga_few<real, 4> to;
+//% if c.add then
+if (add) to = ga_read<4>(bias + n$(sums.rest));
+//% end
+#pragma unroll
+for (int e = 0; e < 4; e++) $(sums.store)
+ga_write(bias + n, to$(sums.rest));
 
 //@ boxes(fn, params, shape, blocks, in_parts, a, b, c, behind, sums)
 /* $fn by boxes: eight neighbours of its result, the tiles that blocks have whole, those that came in parts */
@@ -127,6 +152,8 @@ GA_KERNEL(256) $(fn)_sums($(params.sums)) {
 }
 
 GA_KERNEL(256) $(fn)_totals($(params.parts)) {
-    ga_terms_total<$(sums.count), $(sums.parts)>(parts, [&](int n, float total) { $(sums.store) });
+    ga_terms_total<$(sums.count), $(sums.parts)>(parts, [&](int n, const ga_few<float, 4> &total) {
+        $(totals { c = c, sums = sums })
+    });
 }
 //% end

@@ -19,7 +19,11 @@ template <int C, int LANES, int FEW, int TEAMS, int EACH>
 GA_DEVICE void ga_write_sums(real *row, const real (&v)[EACH], real *scratch) {
     if (TEAMS == 1) return ga_write_row<C, LANES, FEW>(row, v);
     __syncthreads(); /* nobody reads what was there any more */
-    ga_write_row<C, LANES, FEW>(scratch + threadIdx.x / LANES * C, v);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const int c = ga_place<LANES, FEW>(k);
+        if (c < C) scratch[threadIdx.x / LANES * C + c] = v[k];
+    }
     __syncthreads(); /* the sums of all teams are there */
     for (int c = threadIdx.x * FEW; c < C; c += TEAMS * LANES * FEW) {
         auto sum = ga_read<FEW>(scratch + c);

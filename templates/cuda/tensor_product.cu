@@ -13,7 +13,7 @@ GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0, int block = blockId
 
 /* The block's tile of ROWS x COLUMNS by DOWN x ACROSS warps; calls store(i, j, value) for each eight neighbours that
  * begin inside of C. A sum takes 16 terms at a time, upwards, so its bits depend on no tile. The blocks of the first
- * column (row) also sum the operand OF over the terms, and call put(i, sum) for each of its rows (columns). */
+ * column (row) also sum the operand OF over the terms, and call put(i, sums) for each four of its rows (columns). */
 template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool A_ODD, bool B_TURNED, bool B_ODD, int OF,
           typename PUT, typename STORE>
 GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, const $type *b, int b_stride, int M,
@@ -56,7 +56,7 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
     }
     __syncthreads(); /* the ring is free */
     if (has_sums)
-        ga_sums_store<SUMMED, THREADS>((float *)ring, terms, [&](int i, float total) {
+        ga_sums_store<SUMMED>((float *)ring, terms, [&](int i, const ga_few<float, 4> &total) {
             put((OF == GA_OF_A ? i0 : j0) + i, total);
         });
     float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));

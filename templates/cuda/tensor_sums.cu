@@ -18,16 +18,21 @@ template <int EXTENT> GA_DEVICE void ga_sum_terms(float (&sums)[8], const ga_byt
     }
 }
 
-/* Adds up the sums of the teams in their order, and calls put(i, sum) for each of the EXTENT sums. */
-template <int EXTENT, int THREADS, typename PUT>
-GA_DEVICE void ga_sums_store(float *scratch, const float (&sums)[8], PUT put) {
-    const int chunk = threadIdx.x % (EXTENT / 8), team = threadIdx.x / (EXTENT / 8);
-    if (team < GA_TEAMS) ga_put8<true>(scratch + team * EXTENT + chunk * 8, sums, 8);
+/* Adds up the sums of the teams in their order, and calls put(i, sums) for each four neighbours of the EXTENT sums. */
+template <int EXTENT, typename PUT> GA_DEVICE void ga_sums_store(float *scratch, const float (&sums)[8], PUT put) {
+    const int chunk = threadIdx.x % (EXTENT / 8), team = threadIdx.x / (EXTENT / 8), i = threadIdx.x * 4;
+#pragma unroll
+    for (int e = 0; e < 8 && team < GA_TEAMS; e++) scratch[team * EXTENT + chunk * 8 + e] = sums[e];
     __syncthreads(); /* all teams have their sums there */
-    for (int i = threadIdx.x; i < EXTENT; i += THREADS) {
-        float sum = scratch[i];
-        for (int t = 1; t < GA_TEAMS; t++) sum += scratch[t * EXTENT + i];
-        put(i, sum);
+    if (i < EXTENT) {
+        auto four = ga_read<4>(scratch + i);
+#pragma unroll
+        for (int t = 1; t < GA_TEAMS; t++) {
+            const auto more = ga_read<4>(scratch + t * EXTENT + i);
+#pragma unroll
+            for (int e = 0; e < 4; e++) four.at[e] += more.at[e];
+        }
+        put(i, four);
     }
     __syncthreads(); /* the scratch is free */
 }

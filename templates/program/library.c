@@ -157,8 +157,7 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
     if (code >= 0)
         code = $(name)_model_open(&p->m, &(ga_options){.data = o->data, .checkpoint = o->checkpoint,
             .resume = o->resume, .init = o->init, .fresh = o->fresh, .log = o->log, .threads = o->threads,
-            .quiet = o->quiet,
-            .seed = o->seed ? (int64_t)o->seed : -1, .eval = true}, e); /* eval: no folder is locked */
+            .quiet = o->quiet, .seed = o->seed ? (int64_t)o->seed : -1, .own_loop = true}, e);
     if (code >= 0) code = know_cycle(p, e);
     if (code < 0) {
         $(name)_close(p);

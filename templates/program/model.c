@@ -134,7 +134,7 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
 //@ open_run(name)
 /* A resumed run must have something to do, or just be done. */
 static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
-    if (!ga_options_instead(o) && m->count.cycle > m->cycles)
+    if (!ga_options_instead(o) && !o->own_loop && m->count.cycle > m->cycles)
         return ga_fail(e, GA_INPUT, "%s: of cycle %lld, but training ends at cycle %lld", resumed,
                        (long long)m->count.cycle, (long long)m->cycles);
     if (o->stop_micro && o->stop_micro <= m->count.micro)
@@ -164,7 +164,7 @@ static int open_learned(model *m, const ga_options *o, bool goes_on, char *path,
 static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
     const char *instead = ga_options_instead(o);
-    const bool trains = !instead, uses = instead && !o->eval; /* uses: what was learned, of any seed */
+    const bool trains = !instead && !o->own_loop, uses = instead && !o->eval; /* uses: what was learned, of any seed */
     if (o->resume) {
         GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, !uses, resumed, e));
         GA_TRY(check_end(m, o, resumed, e));

@@ -115,7 +115,8 @@ bool is_before(const Moment &m) {
 Object &object_at(unsigned address, const char *what) {
     const auto found = h.objects.find(address);
     if (found == h.objects.end()) {
-        report("mbarrier", "%s: byte %u of dynamic shared memory was not initialised%s", what, address, where().c_str());
+        report("mbarrier", "%s: byte %u of dynamic shared memory was not initialised%s", what, address,
+               where().c_str());
         abandon_launch();
     }
     if (!is_before(found->second.made))

@@ -40,7 +40,7 @@ model(function(batch)
     local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
     x = times(2) "h" {
         residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
-                   linear "proj" { 40 } },
+                   linear "proj" { 40 }, dropout(0.1) },
         residual { layernorm "ln_2" {}, linear "fc" { 160 }, gelu {}, linear "out" { 40 } },
     } (x)
     return unembed { "wte" } (layernorm "ln_f" {} (x))
@@ -97,6 +97,7 @@ end
 for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gpt", "bf16", 12 } } do
     local name, precision, twins = case[1], case[2], case[3]
     add(("%s in %s, by twins alone, is that of the C target"):format(name, precision), function(t)
+        if precision == "f16" then t.long() end
         devices.needs_library(t)
         local programs, environment = devices.open(t)
         local p = build(t, programs, name, precision, "cuda")
@@ -116,7 +117,7 @@ add("the order of threads, copies and blocks changes no bit", function(t)
     local programs, environment = devices.open(t)
     local p = build(t, programs, "layouts", "bf16", "cuda")
     local expected = run(t, programs, p, environment(forced()))
-    for seed = 1, 3 do
+    for seed = t.all and 1 or 2, t.all and 3 or 2 do
         programs.identical(run(t, programs, p, environment(forced(devices.checked(seed)))), expected,
             { "parameters", "gradients" })
     end
@@ -224,7 +225,7 @@ add("a twin with wrong results is not taken, and a line says so", function(t)
         return run(t, programs, p, env)
     end
     local found, lines, hash = with "all"
-    local _, refused = lines:gsub("linear[%w_]+: %d+ results of its kernel for sm_90a are wrong, mma%.sync computes it", "")
+    local _, refused = lines:gsub("linear[%w_]+: %d+ results of its kernel for sm_90a are wrong, mma%.sync", "")
     assert(refused >= 2, lines)
     t.equal(hash, "")
     programs.identical(found, (with "none"), { "parameters", "gradients" })
@@ -348,7 +349,8 @@ add("NVRTC compiles every layout for sm_90a without spills, and has products go 
     local programs, _, build_folder = devices.open(t)
     for _, precision in ipairs { "bf16", t.all and "f16" or nil } do
         local p = build(t, programs, "layouts", precision, "cuda")
-        local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "90a", "80" }
+        local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "90a",
+            t.all and "80" or nil }
         if result.status == 77 then t.not_run("no libnvrtc here") end
         t.equal(result.status, 0, result.err)
         local twins, version = {}, result.out:match "^NVRTC ([%d.]+)\n"

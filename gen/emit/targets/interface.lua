@@ -28,6 +28,8 @@ interface.fields = {
         .. "blocks }; an op's entry in the catalog may have them instead"),
     field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
         .. "keys; nil: none", true),
+    field("drops", "table", "ops whose kernels compute a dropout of their result, before what stands behind it, as "
+        .. "keys; nil: none", true),
     field("few", "function", "(node, kernel, dtype): how a pointwise kernel moves several elements at once "
         .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
     field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "
@@ -42,9 +44,13 @@ interface.fields = {
         .. "as a transposed copy by rows; nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, where both axes "
         .. "are multiples of this number; nil: none", true),
-    field("octets", "function", "(config): a function of the attributes of a convolution and the planes that a product "
-        .. "of it reads, \"x\" or \"dy\": whether its weight is to lie by octets of their channels "
-        .. "(passes/layout.lua); nil: never", true),
+    field("channels", "table", "by op that sums the values of channels: (node): in how many equal parts of the rows; "
+        .. "conv2d: (node, rows): in how many tiles it computes so many rows (passes/channels.lua); nil: none", true),
+    field("together", "table", "ops with one input and one result whose kernel takes several nodes at once "
+        .. "(passes/together.lua), as keys; nil: none", true),
+    field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it "
+        .. "reads or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
+        .. "octets of channels (passes/octets.lua, layout.lua); nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 
@@ -83,8 +89,8 @@ interface.fields = {
 
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
-    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes } per second, call_us, like = "
-        .. "in words; nil: as the profile of the processor says", true),
+    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes } per second, "
+        .. "call_us, like = in words; nil: as the profile of the processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures

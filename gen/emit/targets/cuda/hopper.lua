@@ -80,7 +80,8 @@ local PART, MOST = 256, 64
 -- The sums of an operand over the terms (targets/cuda/ops.lua), in parts of these; false: there are none.
 local function sums_of(g, sums, operands)
     if not sums then return false end
-    return { array = sums.array, count = sums.count, store = sums.store, stride = operands[sums.array.text].stride,
+    return { array = sums.array, count = sums.count, store = sums.store, rest = sums.rest,
+        stride = operands[sums.array.text].stride,
         parts = math.max(1, math.min(MOST, g.K // PART)) }
 end
 
@@ -186,7 +187,7 @@ local function table_row(kernel)
         (".blocks = %d, .threads = %d, .shared = %d"):format(l.blocks, l.threads, l.shared),
         (".own_blocks = %d, .own_shared = %d, .tiles = %d"):format(twin.blocks, SHARED, twin.tiles),
         twin.sums and (".sums = %d, .totals = %d"):format(ceil(twin.sums.count, 64) * twin.sums.parts,
-            ceil(twin.sums.count, 256)) or ".sums = 0",
+            ceil(twin.sums.count, 1024)) or ".sums = 0",
         ".half = GA_" .. half:upper(), ".a = " .. matrix_row(twin.of_a, a), ".b = " .. matrix_row(twin.of_b, b),
         ".parameters = " .. #kernel.parameters, ".made = {" .. made[1] }
     made[#made] = made[#made] .. "}"

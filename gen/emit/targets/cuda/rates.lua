@@ -15,8 +15,8 @@ local rates = {}
 
 --- The rates for a type of real numbers, as a profile has them, with the time that a call adds.
 function rates.of(real)
-    return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin, bytes = RATES.bytes, call_us = RATES.call_us,
-        like = "a device like an H200" }
+    return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin, bytes = RATES.bytes,
+        call_us = RATES.call_us, like = "a device like an H200" }
 end
 
 return rates

@@ -1,0 +1,376 @@
+"""Random specs against PyTorch: models of random layers, a random optimizer, accumulation, clip, recompute and mode
+of ranks. A program trains three cycles in f64, PyTorch does the same from the same first values, and each parameter must
+agree.
+
+    python3 tests/reference/random_specs.py FIRST LAST [cuda]
+
+tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has. Needs torch
+and safetensors, gagen in out/, and mpirun. Prints a line per seed: "ok", or what was found; a spec that is not ok stays
+in out/random_specs. Exit 1 if one is not ok. No part of `make test`."""
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GAGEN, WORK = ROOT + "/out/gagen", ROOT + "/out/random_specs"
+ROWS, WIDTH, CLASSES, CYCLES = 320, 16, 3, 3
+BOUND = 1e-7    # of the greatest change of a parameter
+NOISE = 1e-12   # a gradient that is smaller is rounding alone: a rule may make any step of it
+
+UNARY = {
+    "relu {}": F.relu, "tanh {}": torch.tanh, "sigmoid {}": torch.sigmoid, "silu {}": F.silu, "gelu {}": F.gelu,
+    'gelu { "tanh" }': lambda x: F.gelu(x, approximate="tanh"), "elu {}": F.elu, "softplus {}": F.softplus,
+    "leaky_relu { slope = 0.1 }": lambda x: F.leaky_relu(x, 0.1), "square {}": torch.square, "sin {}": torch.sin,
+    "scale { 0.7 }": lambda x: 0.7 * x, "abs {}": torch.abs, "softmax {}": lambda x: F.softmax(x, -1),
+    "clamp { min = -0.8, max = 1.1 }": lambda x: torch.clamp(x, -0.8, 1.1),
+    "log_softmax {}": lambda x: F.log_softmax(x, -1),
+}
+PAIRS = {
+    "{a} + {b}": torch.add, "{a} - {b}": torch.sub, "{a} * {b}": torch.mul, "min ({a}, {b})": torch.minimum,
+    "max ({a}, {b})": torch.maximum, "{a} + 0.3 * {b} - 1": lambda a, b: a + 0.3 * b - 1,
+    "{a} / (1.5 + {b} * {b})": lambda a, b: a / (1.5 + b * b),
+    "where (gt ({a}, {b}), {a}, 0.5 * {b})": lambda a, b: torch.where(a > b, a, 0.5 * b),
+}
+RULES = {
+    "sgd": torch.optim.SGD, "adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad, "adadelta": torch.optim.Adadelta, "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam, "adamax": torch.optim.Adamax, "adafactor": torch.optim.Adafactor,
+}
+
+
+class Prefixed:
+    """The parameters of a layer of a loop, by their names inside."""
+
+    def __init__(self, parameters, prefix):
+        self.parameters, self.prefix = parameters, prefix
+
+    def __getitem__(self, name):
+        return self.parameters[self.prefix + name]
+
+
+class Body:
+    """Lines of Lua, and for each value the function that PyTorch computes it with: of (parameters, values)."""
+
+    def __init__(self, draw, names, depth=1):
+        self.draw, self.names, self.depth = draw, names, depth
+        self.lines, self.steps = [], []
+
+    def name(self, stem):
+        self.names[0] += 1
+        return f"{stem}{self.names[0]}"
+
+    def line(self, text):
+        self.lines.append("    " * self.depth + text)
+
+    def value(self, text, shape, function):
+        """A new value; shape: without the rows. Values are pairs of name and shape."""
+        name = self.name("v")
+        self.line(f"local {name} = {text}")
+        self.steps.append((name, function))
+        return name, shape
+
+    def run(self, parameters, values):
+        for name, function in self.steps:
+            values[name] = function(parameters, values)
+
+    def unary(self, x):
+        v, shape = x
+        text = self.draw.choice(list(UNARY))
+        return self.value(f"{text} ({v})", shape, lambda p, e: UNARY[text](e[v]))
+
+    def pair(self, x):
+        (a, shape), (b, _) = x, self.unary(x)
+        text = self.draw.choice(list(PAIRS))
+        return self.value(text.format(a=a, b=b), shape, lambda p, e: PAIRS[text](e[a], e[b]))
+
+    def linear(self, x, out=None):
+        (v, shape), n = x, self.name("fc")
+        out = out or self.draw.choice([3, 5, 8, 12, 16])
+        bias, turned = self.draw.random() < 0.7, self.draw.random() < 0.2
+        more = ("" if bias else ", bias = false") + (', store = "in_out"' if turned else "")
+
+        def function(p, e):
+            weight = p[n + ".weight"]
+            return F.linear(e[v], weight.t() if turned else weight, p[n + ".bias"] if bias else None)
+        return self.value(f'linear "{n}" {{ {out}{more} }} ({v})', shape[:-1] + [out], function)
+
+    def norm(self, x):
+        (v, shape), n = x, self.name("norm")
+        bias = self.draw.random() < 0.7
+        if self.draw.random() < 0.5:
+            return self.value(f'layernorm "{n}" {{ {"" if bias else "bias = false"} }} ({v})', shape,
+                              lambda p, e: F.layer_norm(e[v], shape[-1:], p[n + ".weight"],
+                                                        p[n + ".bias"] if bias else None, 1e-5))
+        return self.value(f'rmsnorm "{n}" {{}} ({v})', shape,
+                          lambda p, e: F.rms_norm(e[v], shape[-1:], p[n + ".weight"], 1e-6))
+
+    def residual(self, x):
+        y = self.draw.choice([self.unary, self.norm])(x)
+        if len(x[1]) < 3:
+            y = self.linear(y, x[1][-1])
+        a, b = x[0], y[0]
+        return self.value(f"{a} + {b}", x[1], lambda p, e: e[a] + e[b])
+
+    def attend(self, x):
+        heads, size, causal = self.draw.choice([1, 2]), self.draw.choice([2, 4, 6]), self.draw.random() < 0.5
+        groups = self.draw.choice([1, heads])
+        q, k, v = (self.linear(x, size * n) for n in (heads, groups, groups))
+        if self.draw.random() < 0.4:
+            q, k = self.rotary(q, heads), self.rotary(k, groups)
+        q, k, v = q[0], k[0], v[0]
+
+        def split(t, n):
+            t = t.view(t.shape[0], t.shape[1], n, size).transpose(1, 2)
+            return t.repeat_interleave(heads // n, 1)
+
+        def function(p, e):
+            y = F.scaled_dot_product_attention(split(e[q], heads), split(e[k], groups), split(e[v], groups),
+                                               is_causal=causal)
+            return y.transpose(1, 2).flatten(2)
+        return self.value(f"attend {{ heads = {heads}, kv_heads = {groups}, causal = {str(causal).lower()} }} "
+                          f"({q}, {k}, {v})", x[1][:-1] + [heads * size], function)
+
+    def rotary(self, x, heads):
+        v, shape = x
+
+        def function(p, e):
+            t = e[v].unflatten(-1, (heads, -1))
+            half = t.shape[-1] // 2
+            angles = torch.arange(t.shape[1])[:, None] * 10000.0 ** (-torch.arange(half) / half)
+            cos, sin, a, b = angles.cos()[:, None], angles.sin()[:, None], t[..., :half], t[..., half:]
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).flatten(2)
+        return self.value(f"rotary {{ heads = {heads} }} ({v})", shape, function)
+
+    def conv(self, x):
+        (v, (planes, high, wide)), n, draw = x, self.name("conv"), self.draw
+        groups = draw.choice([1, planes])
+        out = groups * draw.choice([1, 2, 3]) if groups > 1 else draw.choice([2, 3, 4, 6])
+        size, stride, dilation = draw.choice([1, 2, 3]), draw.choice([1, 1, 2]), draw.choice([1, 1, 2])
+        bias = draw.random() < 0.6
+        reach = (size - 1) * dilation + 1
+        padding = draw.choice([0, 1]) if reach > 1 else 0
+        if min(high, wide) + 2 * padding < reach:
+            return self.unary(x)
+        shape = [out] + [(n + 2 * padding - reach) // stride + 1 for n in (high, wide)]
+        return self.value(f'conv2d "{n}" {{ {out}, {size}, stride = {stride}, padding = {padding}, '
+                          f"dilation = {dilation}, groups = {groups}, bias = {str(bias).lower()} }} ({v})", shape,
+                          lambda p, e: F.conv2d(e[v], p[n + ".weight"], p[n + ".bias"] if bias else None, stride,
+                                                padding, dilation, groups))
+
+    def batchnorm(self, x):
+        (v, shape), n = x, self.name("bn")
+        return self.value(f'batchnorm "{n}" {{}} ({v})', shape,
+                          lambda p, e: F.batch_norm(e[v], None, None, p[n + ".weight"], p[n + ".bias"], True))
+
+    def pool(self, x):
+        v, (planes, high, wide) = x
+        if min(high, wide) < 2:
+            return self.unary(x)
+        text, function, shape = self.draw.choice([
+            ("maxpool2d { 2, stride = 1 }", lambda t: F.max_pool2d(t, 2, 1), [high - 1, wide - 1]),
+            ("avgpool2d { 2, stride = 1 }", lambda t: F.avg_pool2d(t, 2, 1), [high - 1, wide - 1]),
+            ("adaptive_avgpool2d { 2 }", lambda t: F.adaptive_avg_pool2d(t, 2), [2, 2])])
+        return self.value(f"{text} ({v})", [planes] + shape, lambda p, e: function(e[v]))
+
+    def reduce(self, x):
+        v, shape = x
+        axis, (text, function) = self.draw.randrange(len(shape)), self.draw.choice(
+            [("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax)])
+        if text == "max":       # the gradient flows to the first of equal values
+            function = lambda t, d: t.max(d)[0]
+        return self.value(f"{text} {{ axis = {axis + 2} }} ({v})", shape[:axis] + shape[axis + 1:],
+                          lambda p, e: function(e[v], axis + 1))
+
+    def reshaped(self, x):
+        v, shape = x
+        kind, last = self.draw.choice(["slice", "pick", "transpose", "concat", "reshape"]), len(shape) + 1
+        if kind == "slice" and shape[-1] > 3:
+            return self.value(f"slice {{ axis = {last}, from = 2, to = {shape[-1] - 1} }} ({v})",
+                              shape[:-1] + [shape[-1] - 2], lambda p, e: e[v][..., 1:-1])
+        if kind == "pick" and len(shape) > 1:
+            return self.value(f"pick {{ axis = 2, index = 1 }} ({v})", shape[1:], lambda p, e: e[v][:, 0])
+        if kind == "transpose" and len(shape) > 1:
+            order = self.draw.sample(range(2, last + 1), len(shape))
+            return self.value(f"transpose {{ 1, {', '.join(map(str, order))} }} ({v})", [shape[i - 2] for i in order],
+                              lambda p, e: e[v].permute(0, *(i - 1 for i in order)).contiguous())
+        if kind == "concat":
+            y, _ = self.unary(x)
+            return self.value(f"concat {{ axis = {last} }} ({v}, {y})", shape[:-1] + [2 * shape[-1]],
+                              lambda p, e: torch.cat([e[v], e[y]], -1))
+        return self.flat(x)
+
+    def flat(self, x):
+        v, shape = x
+        return self.value(f"flatten {{}} ({v})", [math.prod(shape)], lambda p, e: e[v].flatten(1))
+
+    def times(self, x):
+        """x + 0.5 f(x), two to four times, each with parameters of its own."""
+        (v, shape), region, count = x, self.name("h"), self.draw.randint(2, 4)
+        inner = Body(self.draw, self.names, self.depth + 1)
+        argument = inner.name("x")
+        y = (argument, shape)
+        for _ in range(self.draw.randint(1, 3)):
+            y = self.draw.choice([inner.unary, inner.norm, inner.residual, inner.pair]
+                                 + [inner.attend] * (len(shape) == 2) + [inner.linear] * (len(shape) < 3))(y)
+        if y[1] != shape:
+            y = inner.linear(y, shape[-1])
+
+        def function(p, e):
+            t = e[v]
+            for i in range(count):
+                values = {argument: t}
+                inner.run(Prefixed(p, f"{region}.{i}."), values)
+                t = t + 0.5 * values[y[0]]
+            return t
+        self.line(f'local {region} = times({count}) "{region}" (function({argument})')
+        self.lines += inner.lines
+        self.line(f"    return {argument} + 0.5 * {y[0]}")
+        self.line("end)")
+        return self.value(f"{region} ({v})", shape, function)
+
+    def model(self):
+        shape = self.draw.choice([[WIDTH], [4, 4], [2, 8], [1, 4, 4], [4, 2, 2]])
+        x = self.value(f"reshape {{ {', '.join(map(str, shape))} }} (batch.input)", shape,
+                       lambda p, e: e["input"].reshape(-1, *shape))
+        if len(shape) < 3:
+            x = self.linear(x)
+        for _ in range(self.draw.randint(2, 7)):
+            kinds = [self.unary, self.norm, self.residual, self.pair, self.reshaped, self.times] + {
+                1: [self.linear, self.linear, self.batchnorm],
+                2: [self.linear, self.attend, self.attend, self.times, self.reduce],
+                3: [self.conv, self.conv, self.conv, self.batchnorm, self.batchnorm, self.pool, self.reduce],
+            }[len(x[1])]
+            x = self.draw.choice(kinds)(x)
+        return self.linear(self.flat(x) if len(x[1]) > 1 else x, CLASSES)
+
+
+def optimizer_of(draw):
+    """Its text in a spec, and the optimizer of torch for a list of parameters."""
+    name = draw.choice(["momentum"] + list(RULES))
+    rate, decay = draw.choice([0.01, 0.05]), draw.choice([0, 0.1])
+    more = {"lr": rate, "weight_decay": decay}
+    if name == "momentum":
+        name, more["momentum"], more["nesterov"] = "sgd", 0.9, draw.random() < 0.5
+    elif name in ("adamw", "adam"):
+        more.update(eps=1e-4, amsgrad=draw.random() < 0.3, maximize=draw.random() < 0.2)
+    elif name not in ("sgd", "adafactor"):
+        more["eps"] = 1e-4
+    text = ", ".join(f"{key} = {str(value).lower()}" for key, value in more.items())
+    return f'{{ "{name}", {text} }}', lambda parameters: RULES[name](parameters, **more)
+
+
+class Case:
+    """A random spec, its program's parameters and PyTorch's."""
+
+    def __init__(self, seed, cuda):
+        draw = self.draw = random.Random(seed)
+        self.cuda, self.body = cuda, Body(draw, [0])
+        self.output, _ = self.body.model()
+        self.micro, self.batch = draw.randint(1, 4), draw.choice([2, 3, 5, 8])
+        self.optimizer, self.make_optimizer = optimizer_of(draw)
+        self.clip = draw.choice(["", "", "(0.1)", "{ value = 0.01 }"])
+        recompute = draw.choice(["", "", 'memory     { recompute = { "*" } }\n'])
+        normed = any("batchnorm" in line for line in self.body.lines)
+        self.mode = draw.choice(["none", "none", "ddp", "zero1", "zero2", "zero3"])
+        if normed or cuda:
+            self.mode = "none"
+        self.ranks, self.smoothing = draw.randint(1, 3) if self.mode != "none" else 1, draw.choice([0, 0.1])
+        self.text = (f'data       {{ "csv", train = "rows.csv", target = "last", shuffle = false }}\n'
+                     f"batch      ({self.batch})\naccumulate ({self.micro})\nmodel (function(batch)\n"
+                     + "\n".join(self.body.lines) + f"\n    return {self.output}\nend)\n"
+                     f'loss       {{ "cross_entropy", label_smoothing = {self.smoothing} }}\n'
+                     f"optimizer  {self.optimizer}\n" + (f"clip       {self.clip}\n" if self.clip else "") + recompute
+                     + f'precision  "f64"\nparallel   "{self.mode}"\n'
+                     f'target     "{"cuda" if cuda else "c"}"\n'
+                     f"train      {{ updates = 50, seed = {seed + 1} }}\n")
+
+    def trained(self, folder):
+        """First and last values by the program, as two dictionaries."""
+        os.makedirs(folder + "/data")
+        with open(folder + "/data/rows.csv", "w") as f:
+            f.write("".join(",".join(map(repr, x)) + f",{y}\n" for x, y in rows()))
+        with open(folder + "/random.lua", "w") as f:
+            f.write(self.text)
+        mpi = ["COMM=mpi"] if self.mode != "none" else []
+        run([GAGEN, folder + "/random.lua", "-o", folder + "/out"])
+        run(["make", "-s", "-C", folder + "/out", "CFLAGS=-O1 -Werror", "train"] + mpi)
+        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(self.ranks)]
+        train = (launch if mpi else []) + [folder + "/out/train", "--quiet", "--threads", str(self.draw.randint(1, 3))]
+        first, dump = folder + "/first.safetensors", folder + "/dump"
+        run(train + ["--cycles", str(CYCLES), "--save-init", first, "--dump", dump, "--checkpoint", folder + "/saved"])
+        return load_file(first), load_file(dump + "/parameters.safetensors")
+
+    def expected(self, first):
+        """The same by torch, and the greatest gradient of each parameter."""
+        p = {k: v.double().clone().requires_grad_(True) for k, v in first.items() if "running" not in k}
+        optimizer, at = self.make_optimizer(list(p.values())), 0
+        x = torch.tensor([x for x, _ in rows()])
+        y = torch.tensor([y for _, y in rows()])
+        most = {k: 0.0 for k in p}
+        for _ in range(CYCLES):
+            optimizer.zero_grad()
+            for _ in range(self.micro * self.ranks):
+                values = {"input": x[at:at + self.batch]}
+                self.body.run(p, values)
+                loss = F.cross_entropy(values[self.output], y[at:at + self.batch], label_smoothing=self.smoothing)
+                (loss / (self.micro * self.ranks)).backward()
+                at += self.batch
+            for k, v in p.items():      # no gradient: nothing reads the parameter
+                most[k] = max(most[k], v.grad.abs().max().item() if v.grad is not None else 0)
+            if "value" in self.clip:
+                torch.nn.utils.clip_grad_value_(list(p.values()), 0.01)
+            elif self.clip:
+                torch.nn.utils.clip_grad_norm_(list(p.values()), 0.1)
+            optimizer.step()
+        return {k: v.detach() for k, v in p.items()}, most
+
+    def compare(self, folder):
+        """None, or what differs."""
+        first, last = self.trained(folder)
+        expected, gradient = self.expected(first)
+        for name, value in expected.items():
+            off = (last[name].double() - value).abs().max().item()
+            change = (value - first[name].double()).abs().max().item()
+            if gradient[name] > NOISE and not off <= BOUND * max(change, 1e-6):
+                return f"{name} differs by {off:.3g}, its change is {change:.3g}"
+        return None
+
+
+def rows():
+    draw = random.Random(5)
+    return [([round(draw.gauss(0, 1), 4) for _ in range(WIDTH)], draw.randrange(CLASSES)) for _ in range(ROWS)]
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
+
+
+def main():
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    bad = 0
+    for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+        folder = f"{WORK}/{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            found = Case(seed, sys.argv[3:] == ["cuda"]).compare(folder)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            found = str(error)
+        print(seed, found or "ok", flush=True)
+        bad += found is not None
+        if found is None:
+            shutil.rmtree(folder)
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
