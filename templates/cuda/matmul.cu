@@ -66,51 +66,94 @@ GA_KERNEL($threads) $fn($params) {
         ring, a, $(a.stride), b, $(b.stride), M, N, K,
 //% if sums then
         [&](int n, const ga_few<float, 4> &total) {
-            if (n >= $(sums.count)) return;
-            ga_few<real, 4> to;
-//% if c.add then
-            if (add) to = ga_read<4>(bias + n$(sums.rest));
-//% end
-#pragma unroll
-            for (int e = 0; e < 4; e++) $(sums.store)
-            ga_write(bias + n, to$(sums.rest));
+            $(totals { c = c, sums = sums })
         },
 //% else
         [](int, const ga_few<float, 4> &) {},
 //% end
         [&](int row, int column, float (&sums)[8]) {
-//% if behind then
-            enum { FEW = 8 };
-//% end
-            const ga_int64 first = (ga_int64)row * N + column;
-//% if c.bias then
-            ga_add8<ALL>(sums, bias + column, N - column);
-//% end
-//% if c.drops then
-            const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows),
-                                           $(c.drops.p));
-#pragma unroll
-            for (int k = 0; k < 8; k++) {
-                const real value = sums[k];
-                sums[k] = ga_dropped(z, row % $(c.drops.rows) * N + column + k, $(c.drops.value));
-            }
-//% end
-//% if behind then
-            $(behind.reads)
-//% if behind.both then
-            ga_put8<ALL>(c + first, sums, N - column);
-//% end
-#pragma unroll
-            for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
-                const real value = sums[k];
-                $(behind.lines)
-            }
-            ga_put8<ALL>($(behind.to) + first, sums, N - column);
-//% else
-//% if c.add then
-            if (add) ga_add8<ALL>(sums, c + first, N - column);
-//% end
-            ga_put8<ALL>(c + first, sums, N - column);
-//% end
+            $(row { c = c, behind = behind })
         });
 }
+
+//@ row(c, behind)
+//% if behind then
+enum { FEW = 8 };
+//% end
+const ga_int64 first = (ga_int64)row * N + column;
+//% if c.bias then
+ga_add8<ALL>(sums, bias + column, N - column);
+//% end
+//% if c.drops then
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows),
+                               $(c.drops.p));
+#pragma unroll
+for (int k = 0; k < 8; k++) {
+    const real value = sums[k];
+    sums[k] = ga_dropped(z, row % $(c.drops.rows) * N + column + k, $(c.drops.value));
+}
+//% end
+//% if behind then
+$(behind.reads)
+//% if behind.both then
+ga_put8<ALL>(c + first, sums, N - column);
+//% end
+#pragma unroll
+for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
+    const real value = sums[k];
+    $(behind.lines)
+}
+ga_put8<ALL>($(behind.to) + first, sums, N - column);
+//% else
+//% if c.add then
+if (add) ga_add8<ALL>(sums, c + first, N - column);
+//% end
+ga_put8<ALL>(c + first, sums, N - column);
+//% end
+
+//@ totals(c, sums)
+if (n >= $(sums.count)) return;
+ga_few<real, 4> to;
+//% if c.add then
+if (add) to = ga_read<4>(bias + n$(sums.rest));
+//% end
+#pragma unroll
+for (int e = 0; e < 4; e++) $(sums.store)
+ga_write(bias + n, to$(sums.rest));
+
+//@ boxes(fn, params, shape, blocks, in_parts, a, b, c, behind, sums)
+/* $fn by boxes: eight neighbours of its result, the tiles that blocks have whole, those that came in parts */
+GA_DEVICE void $(fn)_row($(params.row)) {
+    enum { N = $(shape.N) };
+    const bool ALL = true;
+    $(row { c = c, behind = behind })
+}
+
+GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
+    const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
+    extern __shared__ __align__(1024) ga_byte memory[];
+    ga_boxes_product<$(shape.M), $(shape.N), $(shape.K), $blocks, A_TURNED, B_TURNED>(
+        memory, a_boxes, b_boxes, parts,
+        [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+}
+//% if in_parts then
+
+GA_KERNEL(256) $(fn)_parts($(params.parts)) {
+    ga_parts_sum<$(shape.M), $(shape.N), $(shape.K), $blocks>(
+        parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+}
+//% end
+//% if sums then
+
+/* The sums of $(sums.array) over the terms: in parts of the terms, then those of the parts. */
+GA_KERNEL(256) $(fn)_sums($(params.sums)) {
+    __shared__ float teams[GA_TERM_TEAMS][64];
+    ga_terms_sum<$(sums.count), $(shape.K), $(sums.parts)>(teams, parts, $(sums.array), $(sums.stride));
+}
+
+GA_KERNEL(256) $(fn)_totals($(params.parts)) {
+    ga_terms_total<$(sums.count), $(sums.parts)>(parts, [&](int n, const ga_few<float, 4> &total) {
+        $(totals { c = c, sums = sums })
+    });
+}
+//% end

@@ -1,10 +1,11 @@
 // tensor_product: the tiles of a product on tensor cores, from the copies of operands to rows of results.
 
 //@ tensor_product(type, half)
-/* The first row and column of a block's tile. Blocks go down eight tiles, then to the right: those that run at the same
- * time read few rows of A and columns of B, which stay in the cache. */
-template <int ROWS, int COLUMNS> GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0) {
-    const int down = (M + ROWS - 1) / ROWS, across = (N + COLUMNS - 1) / COLUMNS, block = blockIdx.x;
+/* The first row and column of a tile, by its number, which is that of its block. Tiles go down eight, then to the right:
+ * blocks that run at the same time read few rows of A and columns of B, which stay in the cache. */
+template <int ROWS, int COLUMNS>
+GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0, int block = blockIdx.x) {
+    const int down = (M + ROWS - 1) / ROWS, across = (N + COLUMNS - 1) / COLUMNS;
     const int first = block / (8 * across) * 8, tall = down - first < 8 ? down - first : 8;
     i0 = (first + block % (8 * across) % tall) * ROWS;
     j0 = block % (8 * across) / tall * COLUMNS;

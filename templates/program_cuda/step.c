@@ -1,6 +1,6 @@
 // step: step.c, where the host sends the calls of kernels to a device.
 
-//@ head(header, sharing)
+//@ head(header, sharing, twins)
 $header
 #include "model.h"
 
@@ -15,12 +15,19 @@ typedef struct queue {
     ga_device *device;
     ga_cuda_stream stream;
     const ga_kernel *kernels;
+//% if twins then
+    const ga_twins *twins;
+//% end
     int code;
     ga_err *e;
 } queue;
 
 static queue queue_of(model *m, ga_err *e) {
+//% if twins then
+    return (queue){m->device, m->stream, m->kernels, &m->twins, 0, e};
+//% else
     return (queue){m->device, m->stream, m->kernels, 0, e};
+//% end
 }
 
 //% if sharing then

@@ -53,6 +53,7 @@ DEV_TEST(isnan) DEV_TEST(isinf) DEV_TEST(isfinite) DEV_TEST(signbit)
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
 #define __restrict__ __restrict
+#define __grid_constant__
 #define __shared__ static __attribute__((section("dev_shared")))
 
 // Not instrumented: they access memory of the library, or announce the access to it.

@@ -6,6 +6,7 @@
 #include "device/cuda_abi.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,10 +104,13 @@ static int check(const nvrtc *n, const char *path, const char *text, const char 
     if (r != NVRTC_SUCCESS)
         fprintf(stderr, "%s: sm_%s: %s\n%s\n", path, arch, n->nvrtcGetErrorString(r),
                 log ? log : "");
-    else if (log)
-        bad = print_needs(log, arch, &kernels);
+    else if (log) { /* the compiler waits behind each product of a warpgroup where it cannot follow its registers */
+        const bool waits = strstr(log, "serialized") != NULL;
+        if (waits) fprintf(stderr, "%s: sm_%s: wgmma is serialized\n%s\n", path, arch, log);
+        bad = print_needs(log, arch, &kernels) + waits;
+    }
     if (r == NVRTC_SUCCESS && bad)
-        fprintf(stderr, "%s: sm_%s: %d kernels spill registers\n", path, arch, bad);
+        fprintf(stderr, "%s: sm_%s: %d kernels spill registers or wait for products\n", path, arch, bad);
     if (r == NVRTC_SUCCESS && !kernels) {
         fprintf(stderr, "%s: sm_%s: no kernel in it\n", path, arch);
         bad = 1;

@@ -90,8 +90,8 @@ interface.fields = {
 
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
-    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, bytes } per second, call_us, like = "
-        .. "in words; nil: as the profile of the processor says", true),
+    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes } per second, "
+        .. "call_us, like = in words; nil: as the profile of the processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures
@@ -122,6 +122,8 @@ interface.fields = {
     field("model", "function", "(config, facts): more arguments of model.c"),
     field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
     field("constants", "function", "(config, context): more constants of model.c, { name, value }"),
+    field("saved", "function", "(g): the line that puts what it has chosen at the start into the state of a "
+        .. "checkpoint, or nil; nil: it chooses nothing", true),
     field("alone", "function", "(functions, context): what these texts of kernels share, in a file of C that needs "
         .. "nothing else; nil: there are no such files", true),
     field("makefile", "function", "(config): more arguments of the Makefile"),

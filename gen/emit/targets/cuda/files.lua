@@ -4,6 +4,7 @@ local batch = require "emit.program.batch"
 local chunks = require "emit.boundary.chunks"
 local cuda_step = require "emit.targets.cuda.step"
 local graphs = require "emit.targets.cuda.graphs"
+local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
@@ -26,6 +27,8 @@ function cuda_files.arenas(g, config, add)
     end
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
+    local parts = hopper.parts_bytes(hopper.of_graph(g))
+    if parts then add("device_parts", parts, "device: parts of products, on sm_90", "device") end
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -68,6 +71,10 @@ local function model_fields(g, config)
         "bool goes_on;               /* nothing is to be done between the coming cycle and the next one */",
         "bool eager;                 /* kernel by kernel, without graphs */",
     }
+    if #hopper.of_graph(g) > 0 then
+        common[#common + 1] = "ga_twins twins;             /* products with two kernels, and which are taken */"
+        common[#common + 1] = "ga_twin_state twin_states[TWINS];"
+    end
     table.move(common, 1, #common, #list + 1, list)
     if config.mode.ranks then
         local ranks = {
@@ -101,8 +108,10 @@ end
 
 --- More lines of model.h's sizes.
 function cuda_files.sizes(config, context)
+    local twins = #hopper.of(context.kernels)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
-        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest) }
+        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
+        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil }
 end
 
 --- More arguments of model.c.
@@ -131,12 +140,19 @@ function cuda_files.flat_places(g)
     return list
 end
 
+--- The line that keeps which kernels of products were chosen, by their hash.
+function cuda_files.saved(g)
+    return #hopper.of_graph(g) > 0
+        and 'snprintf(s.tuning_sha256, sizeof s.tuning_sha256, "%s", m->twins.sha256);' or nil
+end
+
 --- Libraries and further dependencies in the Makefile.
 function cuda_files.makefile()
     return { device = true, libs = text.block(" -ldl") }
 end
 
-local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "files/sha256" }
+local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/tuning", "device/twins",
+    "files/sha256" }
 
 --- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)

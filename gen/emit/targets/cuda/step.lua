@@ -9,6 +9,7 @@ local cuda = require "emit.targets.cuda.cuda"
 local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
 local graphs = require "emit.targets.cuda.graphs"
+local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
@@ -155,6 +156,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
     for _, kernel in ipairs(kernels) do out[#out + 1] = kernel.text end
+    if hopper.parts_bytes(kernels) then out[#out + 1] = hopper.text(kernels, context) end
     return table.concat(out, "\n")
 end
 
@@ -173,6 +175,10 @@ local function launcher(kernel)
     end
     table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
     out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
+    if l.twin then
+        out[#out + 1] = ("    launch_product(q, %s, args);\n}\n"):format(hopper.number(kernel))
+        return table.concat(out, "\n")
+    end
     local list = { "q", "K_" .. kernel.name:upper(), l.blocks and tostring(l.blocks) or "blocks_over(count)",
         tostring(l.threads), "args" }
     if l.shared then table.insert(list, 5, tostring(l.shared)) end
@@ -206,6 +212,7 @@ local function launch_text(kernels, header)
         functions[i] = launcher(kernel)
         if not kernel.launch.blocks then over = BLOCKS_OVER end
     end
+    if hopper.parts_bytes(kernels) then over = hopper.table(kernels) .. over end
     return table.concat({
         header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
         cuda.wrap("", "enum { ", numbers, " };"), "",
@@ -286,9 +293,11 @@ local function step_text(g, config, context, header)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked = config.mode.ranks or false, g.head ~= nil
+    local twins = hopper.parts_bytes(context.kernels) ~= nil
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
-            ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing } },
+            ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
+            twins = twins } },
         ranks and { "order", {} }, { "includes", {} },
         b.ranges, b.cut, exchanges(g, config, context, b.buckets),
         { "views", { view_calls = b.view_calls } }, b.iterations,
@@ -306,7 +315,7 @@ local function step_text(g, config, context, header)
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
-        { "load", { name = name, sharing = sharing } },
+        { "load", { name = name, sharing = sharing, twins = twins } },
     })
 end
 

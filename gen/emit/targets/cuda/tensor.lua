@@ -2,6 +2,7 @@
 -- their template (templates/cuda/tensor_product.cu).
 local behind = require "emit.targets.cuda.behind"
 local graph = require "graph.graph"
+local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
 local text = require "base.text"
 
@@ -87,10 +88,13 @@ function tensor.product(g, kernel, has_bias, sums, drops)
     kernel.matrix = true
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
+    local list = { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
         c = { all = truth(g.N % CHUNK == 0), bias = has_bias, add = kernel.can_add or false, drops = drops },
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
         behind = behind.eights(kernel, g.N % CHUNK == 0) }
+    kernel.launch.twin = hopper.twin(g, kernel, { a = a, b = b }, list)
+    if kernel.launch.twin then kernel.matrix = "twin_flops" end
+    return list
 end
 
 --- The blocks of functions that its kernel calls.
