@@ -47,19 +47,21 @@ fields.graph = {
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled, "
-        .. "handler }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a "
-        .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
-        .. "parameters (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, partial, collected, region, "
+        .. "filled, handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; "
+        .. "partial: the set of parameters of which it has some layers, where it may begin and end inside of one; "
+        .. "collected: it has what a cycle collects; region: of its first parameters; filled: elements of its tensors; "
+        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some "
+        .. "of them in 16 bits, and the elements of `real` that its window takes (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
-        .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
+        .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
         .. "group = whose lists exchange it, nil: all ranks }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
-    chunks = "{ elements, prefetch, orders, places }: memory for parameters that are gathered before use; how many "
-        .. "gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of each "
-        .. "bucket begins (chunks)",
+    chunks = "{ elements, prefetch, orders, places, sent }: memory for parameters that are gathered before use; how "
+        .. "many gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of "
+        .. "each bucket begins; sent: whether some of them travel in 16 bits (chunks)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
@@ -70,8 +72,10 @@ fields.graph = {
         .. "(emit/program/one_row.lua)",
     forward_only = "the graph of a program that only predicts, for one row, or as text why there is none "
         .. "(forward_only); it is lowered where its library is written (emit/program/predictor.lua)",
-    arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
-        .. "of which a rank has only a part (memory)",
+    arenas = "{ name, elements, state, sharded, filed, dtype, doc }: arrays that the program allocates; sharded: the "
+        .. "state of which a rank has only a part; filed: whether its last elements lie in a file (memory)",
+    state_file = "{ folder, fraction, arrays, window }: that part of the states named in `arrays` lies in a file, of "
+        .. "which `window` elements of each pass through memory at once; nil: all lies in memory (update)",
 }
 
 fields.tensor = {
@@ -124,10 +128,12 @@ fields.node = {
     twin = "the node of the backward pass whose kernel it shares (head_by_rows)",
     completes = "buckets that are complete behind it (collectives)",
     completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
+    completes_at = "{ loop, at }: behind it bucket at[l] in iteration l of the loop (collectives)",
     needs = "buckets whose exchange must have ended before it (windows)",
-    gathers = "{ pass, first, loop, skip }: places in the order of chunks that must be there before it; loop: a place "
-        .. "for each iteration, but for the first `skip` (chunks)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
+    needs_at = "{ loop, at }: the exchange of bucket at[l] must have ended before it in iteration l (windows)",
+    gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, "
+        .. "at[0] outside of loops; key: the parameter (chunks)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
@@ -145,7 +151,7 @@ fields.region = {
     frame = "{ blocks, size }: memory of one iteration (memory)",
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
-    part = "of the boundary: own or others, if it goes over parts of the run (update)",
+    part = "of the boundary: own, others or swept, if it goes over parts of the run (update)",
     barrier = "of a loop over parts: whether all workers wait before it (sync)",
 }
 
@@ -172,15 +178,16 @@ fields.param = {
     collected = "tensor: what a cycle collects for a buffer; it lies where a gradient would",
     gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
     handler = "where handlers reduce over groups: the number of its own, from 1 (layout)",
-    window = "{ offset, ring = { layers, stride, region } }: where its gradients lie among the windows; ring: layers "
-        .. "of a bucket that take turns in two windows (windows)",
-    chunk = "{ offset, ring = { slots, stride, region } }: where its values lie in the memory of chunks; ring: "
-        .. "layers that take turns in `slots` windows (chunks)",
+    window = "{ offset, ring = { layers, stride, region }, run }: where its gradients lie among the windows; ring: "
+        .. "layers of a bucket that take turns in two windows; run: as that of chunk (windows)",
+    chunk = "{ offset, run = { region, offsets, params } }: where its values lie in the memory of chunks; run: where "
+        .. "its layers lie, from layer 0 on, nil: as in the flat space (chunks)",
     residue = "tensor: what its sums round off (accumulate)",
     groups = "runs of its layers with one group: { index of the group, from, count } (optimize)",
     layer = "with layer_decay: its depth (optimize)",
     state = "name -> tensor (optimize)", views = "kind -> tensor (layout)",
     flat = "{ offset, stride, n } in the flat space (layout)",
+    number = "its place in files, from 1 on: trained ones first, those of a layer by group (layout)",
     kept = "state name -> { offset, stride, n } in that state's array (layout)",
     members = "of a joint parameter: those that lie next to each other in it (merge)",
     joint = "the joint parameter that nodes read in its place (merge)",

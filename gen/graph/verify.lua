@@ -3,6 +3,7 @@ local fields = require "graph.fields"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local verify_chunks = require "graph.verify_chunks"
+local verify_windows = require "graph.verify_windows"
 
 local function broken(pass, node, message)
     error(("after pass %s: %s (%s): %s"):format(pass, node.name or node.op or "graph",
@@ -152,6 +153,7 @@ end
 return function(g, pass, bodies, with_fields)
     if bodies then check_bodies(pass, g) end
     if g.arenas then check_places(pass, g) end
+    if g.windows then verify_windows(g, function(node, message) broken(pass, node, message) end) end
     if g.chunks then verify_chunks(g, function(node, message) broken(pass, node, message) end) end
     if with_fields then check_fields(pass, g) end
 end

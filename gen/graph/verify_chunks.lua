@@ -1,25 +1,23 @@
 -- verify_chunks: on every path over a micro-batch, from forward to evaluation and from forward to backward, each read
 -- of a trained parameter lies between the need of its chunk and the start of a gather that takes its window. A path is
 -- walked as the program runs it, iteration by iteration.
-local graph = require "graph.graph"
+local bucket_spans = require "graph.bucket_spans"
 
 -- The chunks whose memory a path has: there, those that were gathered and waited for; coming, gathers under way.
 local Path = {}
 Path.__index = Path
 
--- The numbers of buckets of a parameter: of a loop's layers that of iteration l.
-local function bucket_of(g, param, l)
-    for i, bucket in ipairs(g.buckets) do
-        local first = param.flat.offset + l * param.flat.stride
-        if not bucket.collected and bucket.offset <= first and first < bucket.offset + bucket.n then return i end
-    end
+-- Where kernels look for layer l of a parameter, from the beginning of the window of bucket i; and where it is there.
+local function places_of(g, param, i, l)
+    return bucket_spans.place(param.chunk, param, l) - g.chunks.places[i],
+        bucket_spans.gathered_at(g.buckets[i], param.flat.offset + l * param.flat.stride)
 end
 
 function Path:start(g, i, broken)
     local places, from = g.chunks.places, g.chunks.places[i]
     for other, bucket in ipairs(g.buckets) do
         local at = places[other]
-        if at and at < from + g.buckets[i].n and from < at + bucket.n then
+        if at and at < from + g.buckets[i].gathered and from < at + bucket.gathered then
             if self.coming[other] and other ~= i then
                 broken(("the gather of chunk %d takes the memory of chunk %d, which is under way"):format(i, other))
             end
@@ -39,38 +37,32 @@ function Path:need(g, order, k, broken)
     self.coming[chunk], self.there[chunk] = nil, true
 end
 
--- The place in the order that a node needs in iteration l of its loop; nil: none.
-local function place_of(use, l)
-    if not use.loop then return use.first end
-    local done = use.loop.step > 0 and l or use.loop.count - 1 - l
-    return done >= use.skip and use.first + done - use.skip or nil
-end
-
 function Path:walk(g, body, l, broken)
     for _, node in ipairs(body) do
         local function complain(message) broken(node, message) end
-        for _, use in ipairs(node.gathers or {}) do
-            local k = place_of(use, l)
-            if k then self:need(g, g.chunks.orders[use.pass], k, complain) end
+        for _, entry in ipairs(node.gathers or {}) do
+            local k = bucket_spans.number(entry, l)
+            if k then self:need(g, g.chunks.orders[entry.pass], k, complain) end
         end
         if node.op == "times" then
             for i = 0, node.count - 1 do
                 self:walk(g, node.body, node.step > 0 and i or node.count - 1 - i, broken)
             end
         else
-            self:check_reads(g, node, l, complain)
+            bucket_spans.each_read(node, function(param)
+                self:check_read(g, param, param.region and l or 0, complain)
+            end)
         end
     end
 end
 
-function Path:check_reads(g, node, l, complain)
-    for _, t in ipairs(graph.reads(node)) do
-        for _, param in ipairs(t.kind == "param" and graph.members(t.param) or {}) do
-            local chunk = param.used and bucket_of(g, param, param.region and l or 0)
-            if chunk and not self.there[chunk] then
-                complain(("reads %s of chunk %d, which is not there"):format(param.name, chunk))
-            end
-        end
+function Path:check_read(g, param, l, complain)
+    local i = bucket_spans.bucket_of(g, param, l)
+    if not self.there[i] then complain(("reads %s of chunk %d, which is not there"):format(param.name, i)) end
+    local read, lies = places_of(g, param, i, l)
+    if read ~= lies then
+        complain(("reads layer %d of %s at element %d of chunk %d, and it lies at %d"):format(l, param.name, read, i,
+            lies))
     end
 end
 

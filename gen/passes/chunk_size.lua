@@ -11,6 +11,9 @@ local text = require "base.text"
 
 local chunk_size = {}
 
+-- The elements that all tensors together must have at least, if a size is searched.
+local function least_of(config) return config.chunks.least or 1 << 25 end
+
 --- The sizes of the trained tensors in the order of the model, those of a loop layer by layer.
 function chunk_size.sizes(g)
     local sizes, done = {}, {}
@@ -82,11 +85,14 @@ function chunk_size.search(sizes, range, grids, least, ranks)
 end
 
 -- Parameters of so few elements stay whole in each process, and their gradient is summed at once.
-local function undivided(g, config, elements)
-    config.mode = config.catalog.modes:get(config.mode.undivided)
-    g.sharded, config.bucket_elements = config.mode.sharded, elements
-    graph.decide(g, "chunks", "one that is not divided", ("%s elements are fewer than min_chunk_size: each process has "
-        .. "all of them, as with %q"):format(text.commas(elements), config.mode.name))
+local function undivided(g, config, sizes, aligned)
+    local elements, with_gaps = sum_of(sizes), 0
+    for _, n in ipairs(sizes) do with_gaps = with_gaps + aligned(n) end
+    graph.decide(g, "chunks", "one that is gathered", ("too small to shard: %s elements are fewer than min_chunk_size, "
+        .. "%s: each process has all of them, as with %q"):format(text.commas(elements), text.commas(least_of(config)),
+        config.mode.undivided or config.mode.name))
+    config.mode = config.catalog.modes:get(config.mode.undivided or config.mode.name)
+    g.sharded, config.bucket_elements, config.chunks = config.mode.sharded, with_gaps, nil
 end
 
 local function chosen(g, chunk, why)
@@ -96,7 +102,8 @@ local function chosen(g, chunk, why)
 end
 
 --- The elements of a chunk by the words of the spec, and notes them; nil: a chunk is a layer, or nothing is divided.
-function chunk_size.choose(g, config)
+--- aligned(n): the elements of the flat space that a tensor of n takes.
+function chunk_size.choose(g, config, aligned)
     local c = config.chunks
     if c.size then return chosen(g, c.size, "chunk_size") end
     if c.rule == "layer" then return nil end
@@ -110,8 +117,8 @@ function chunk_size.choose(g, config)
         local chunk, used = chunk_size.utilization(sizes, c.range, c.grids, c.least)
         return chosen(g, chunk, ("their utilization is %.5f"):format(used))
     end
-    local chunk, unused = chunk_size.search(sizes, c.range, c.grids, c.least or 1 << 25, config.ranks)
-    if not chunk then return undivided(g, config, sum_of(sizes)) end
+    local chunk, unused = chunk_size.search(sizes, c.range, c.grids, least_of(config), config.ranks)
+    if not chunk then return undivided(g, config, sizes, aligned) end
     return chosen(g, chunk, ("%s of all chunks are unused"):format(text.commas(unused)))
 end
 

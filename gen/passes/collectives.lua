@@ -5,12 +5,14 @@
 --   zero1:  the same                     ->   behind n: start the reduce-scatter of the bucket of w
 --
 -- A bucket is cut into a part for each rank at any place; at the beginnings of tensors where a rule of its optimizers
--- needs whole tensors.
+-- needs whole tensors; nowhere where the spec gives whole chunks to ranks.
 --
 -- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
 -- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
--- For all other buckets a loop counts as one node. What a cycle collects is complete before the backward pass: its
+-- A bucket that begins or ends inside of a layer starts behind the node, in the iteration, that completes it. For all
+-- other buckets a loop counts as one node. What a cycle collects is complete before the backward pass: its
 -- bucket starts behind the first gradient, so that a backward pass from the output's gradient starts it too.
+local bucket_spans = require "graph.bucket_spans"
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
@@ -67,13 +69,27 @@ local function start_of(g, bucket, outer, position)
     return bucket.collected and first or last
 end
 
+-- Marks where buckets start that have some layers of a parameter and not all.
+local function note_partial(g)
+    for _, span in ipairs(bucket_spans.list(g, g.backward, bucket_spans.each_gradient)) do
+        if not g.buckets[span.bucket].partial then
+            -- a loop is one node for it
+        elseif span.last.loop then
+            bucket_spans.note(span.last, "completes_at", span.bucket)
+        else
+            note(span.last.node, "completes", span.bucket)
+        end
+    end
+end
+
 -- Why a bucket is what it is.
-local function reason(g, bucket, collective, limit)
+local function reason(config, bucket, collective)
+    local limit = config.bucket_elements
     if bucket.collected then
         return ("collected over a cycle for running statistics; its %s starts behind the first complete gradient")
             :format(collective)
     end
-    if g.sharded.parameters then
+    if config.chunks then
         return ("a chunk of parameters; its %s starts where its last gradient is complete"):format(collective)
     end
     return bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(limit,
@@ -92,12 +108,20 @@ local function is_whole(g, bucket)
     return false
 end
 
+-- How a bucket is divided over the ranks (runtime/ranks/shard.h).
+local function sharing(g, config, bucket)
+    if bucket.collected then return "element" end
+    if config.owned then return "bucket" end
+    return not g.handlers and is_whole(g, bucket) and "tensor" or "element"
+end
+
 local function check_number(g, config)
     local each = g.sharded.parameters and 2 or 1        -- a chunk is gathered too
     if each * #g.buckets <= MOST then return end
-    if each == 2 then
-        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: a `times` of equal layers, or "
-            .. "another mode"):format(#g.buckets, MOST // 2), {})
+    if config.chunks then
+        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: %s"):format(#g.buckets, MOST // each,
+            config.chunks.rule == "layer" and not config.chunks.size and "a `times` of equal layers, a chunk_size, or "
+            .. "another mode" or "larger ones"), {})
     end
     local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
     diag.fail(diag.field(config.parallel_at, "bucket"), ("parallel: %d buckets, expected at most %d: "
@@ -110,6 +134,7 @@ function collectives.run(g, config)
     if not reduces then return true end
     check_number(g, config)
     local outer, inner, position = last_writers(g, reduces.of)
+    note_partial(g)
     for i, bucket in ipairs(g.buckets) do
         local loop, last
         if bucket.of then loop, last = loop_of(bucket.params, outer, inner) end
@@ -117,17 +142,17 @@ function collectives.run(g, config)
             if i == bucket.of.first_bucket then
                 note(last, "completes_layers", { first = i, layers = bucket.of.bucket_layers, loop = loop })
             end
-        else
+        elseif not bucket.partial then
             note(start_of(g, bucket, outer, position), "completes", i)
         end
         local entry = bucket.handler and g.handlers[bucket.handler]
         local kind = bucket.collected and "all_reduce" or reduces.collective
         g.collectives[#g.collectives + 1] = { kind = kind, role = bucket.collected and "last" or reduces.role,
             bucket = i, n = bucket.n, offset = bucket.offset,
-            wire = not bucket.collected and config.wire or g.real, whole = not g.handlers and is_whole(g, bucket),
+            wire = not bucket.collected and config.wire or g.real, sharing = sharing(g, config, bucket),
             group = entry and entry.group }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            reason(g, bucket, kind, config.bucket_elements) .. (entry and "; handler " .. entry.name or ""))
+            reason(config, bucket, kind) .. (entry and "; handler " .. entry.name or ""))
     end
     return true
 end

@@ -6,7 +6,7 @@
 -- Parameters are an array of this layout, gradients and each optimizer state one of its trained part. A region's
 -- parameters lie layer by layer.
 -- State of only some parameters, or smaller than its parameter, has its own array, in the same order.
--- A segment is a run with one update rule. A bucket is a run that one collective reduces.
+-- A segment is a run with one update rule. A bucket is a run that one collective reduces (passes/buckets.lua).
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads by columns gets a
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
@@ -14,8 +14,9 @@
 -- panels of a weight (config.panels), views are these panels: one for the products that read the weight's rows, one
 -- for those that read its columns. A convolution that the target gathers by octets (config.octets) has views of its
 -- weight in the order in which it and the gradient of its input read it.
+local buckets = require "passes.buckets"
 local chunk_size = require "passes.chunk_size"
-local diag = require "base.diag"
+local gathered = require "passes.gathered"
 local graph = require "graph.graph"
 local handlers = require "spec.handlers"
 local ordered = require "base.ordered"
@@ -54,8 +55,9 @@ local function params_of(g, part)
 end
 
 -- Runs of a part of the flat space in order: one per parameter, or joint parameter, outside regions, one per region.
--- Only parameters of the part "used" are in segments and buckets.
-local function items_of(g, part)
+-- Only parameters of the part "used" are in segments and buckets. by_group: neighbours in a layer have one group; else
+-- they are in the order of the model, as chunks of a given size are filled.
+local function items_of(g, part, by_group)
     local items, of_region, of_joint = {}, {}, {}
     for _, param in ipairs(params_of(g, part)) do
         local joint, region = param.joint or param, param.region
@@ -67,12 +69,12 @@ local function items_of(g, part)
         end
         table.insert(item.params, param)
     end
-    for _, item in ipairs(items) do     -- inside a layer: by handler, by group, then in forward order
+    for _, item in ipairs(items) do     -- inside a layer: by handler, then by group, then in forward order
         for i, param in ipairs(item.params) do param.forward_index = i end
         table.sort(item.params, function(a, b)
             local before
             if a.handler ~= b.handler then return a.handler < b.handler end
-            if part == "used" then before = groups_before(a.groups, b.groups) end
+            if by_group then before = groups_before(a.groups, b.groups) end
             if before == nil then return a.forward_index < b.forward_index end
             return before
         end)
@@ -162,102 +164,6 @@ local function segments(g, items)
     end
     for _, s in ipairs(g.segments) do   -- one rule for whole layers: one contiguous run
         if s.n == s.stride and not s.layer then s.n, s.count, s.stride = s.n * s.count, 1, 0 end
-    end
-end
-
--- The layer that an item's parameters belong to.
-local function layer_of(item) return item.params[1].name:match("^(.*)%.") or item.params[1].name end
-
--- Elements of an item's tensors, without those between them.
-local function filled_by(item)
-    local sum = 0
-    for _, param in ipairs(item.params) do sum = sum + graph.elements(param.shape) end
-    return sum * item.count
-end
-
--- Whether an item goes to the chunk before it (nil: there is none), by the size of chunks. Layers of a loop all do or
--- none: a chunk has no part of a loop.
-local function fills(config, bucket, item)
-    local chunk, n = config.chunk_elements, filled_by(item)
-    local filled = bucket and bucket.filled or chunk
-    if filled + n <= chunk then return true end
-    local first = item.params[1]
-    for _, param in ipairs(item.params) do first = param.forward_index == 1 and param or first end
-    if item.count > 1 and (n > chunk or filled + graph.elements(first.shape) <= chunk) then
-        diag.fail(config.parallel_at, ('parallel: a chunk of %d elements would have some layers of "%s" and not all of '
-            .. 'them, expected chunks = "layer"'):format(chunk, item.region.name), {})
-    end
-    return false
-end
-
--- Whether an item goes to the bucket before it. A chunk, which is gathered too, is a layer, or has a size of its own.
-local function joins(g, config, bucket, item)
-    if bucket and bucket.handler ~= item.params[1].handler then return false end
-    if not g.sharded.parameters then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
-    if config.chunk_elements then return fills(config, bucket, item) end
-    return bucket and not item.region and not bucket.region and layer_of(bucket) == layer_of(item)
-end
-
--- The parts of a region's layer by handler, as { offset, n, params } in its first layer.
-local function pieces_of(item)
-    local pieces = {}
-    for _, param in ipairs(item.params) do
-        local last = pieces[#pieces]
-        if not last or last.params[1].handler ~= param.handler then
-            last = { offset = param.flat.offset, n = 0, params = {} }
-            pieces[#pieces + 1] = last
-        end
-        last.n = last.n + aligned(param.flat.n)
-        table.insert(last.params, param)
-    end
-    return pieces
-end
-
--- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
--- layers of a region that is larger, from the last layer down, as the backward pass completes them. A bucket has
--- parameters of one handler; where a layer has several, each layer has a bucket for each of them. A parameter or a
--- layer that is larger alone has a bucket of its own, and so has all that a cycle collects. With limit 0 each layer of
--- a region is a bucket.
---   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
-local function buckets(g, config, items, limit)
-    g.buckets = {}
-    local last
-    local function add(bucket)
-        bucket.handler = bucket.params[1].handler
-        g.buckets[#g.buckets + 1] = bucket
-    end
-    for _, item in ipairs(items) do
-        local n = item.size * item.count
-        local pieces = item.count > 1 and pieces_of(item) or {}
-        if #pieces > 1 then
-            for _, piece in ipairs(pieces) do
-                piece.first_bucket, piece.bucket_layers, last = #g.buckets + 1, 1, nil
-                for l = item.count - 1, 0, -1 do
-                    add { offset = piece.offset + l * item.size, n = piece.n, params = piece.params, of = piece }
-                end
-            end
-        elseif n > limit and item.count > 1 then
-            local layers, behind = math.max(1, limit // item.size), item.count
-            item.first_bucket, item.bucket_layers, last = #g.buckets + 1, layers, nil
-            while behind > 0 do
-                local from = math.max(0, behind - layers)
-                add { offset = item.offset + from * item.size, n = (behind - from) * item.size, params = item.params,
-                    of = item }
-                behind = from
-            end
-        elseif joins(g, config, last, item) then
-            last.n, last.filled = last.n + n, last.filled + filled_by(item)
-            table.move(item.params, 1, #item.params, #last.params + 1, last.params)
-        else
-            last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}),
-                region = item.region, filled = filled_by(item) }
-            add(last)
-        end
-    end
-    local n = g.summed_elements - g.trained_elements
-    if n > 0 then
-        add { offset = g.trained_elements, n = n, collected = true,
-            params = ordered.collect(g.params, function(param) return param.collected and param end) }
     end
 end
 
@@ -400,7 +306,7 @@ function layout.narrow_views(g, config)
             local op = config.ops[node.op]
             for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
                 local t = node.ins[key]
-                if t and t.kind == "param" and op.half[key] then
+                if t and t.kind == "param" and op.half[key] and not graph.is_half(t) then
                     local kind = panels_of(config, node)
                     node.ins = ordered.copy(node.ins, { [key] = kind and panelled(g, config.builder, t.param, kind)
                         or narrowed(g, config.builder, t.param) })
@@ -408,45 +314,6 @@ function layout.narrow_views(g, config)
                 end
             end
         end)
-    end
-end
-
--- Rounds the weights that the nodes of a body read in 16 bits before the first of them: a weight of a loop's layers in
--- the loop, any other before all loops. reader: the loop around the body; made: copies that stand before it.
-local function round_weights(g, config, body, reader, made)
-    local nodes, b, inside = table.move(body, 1, #body, 1, {}), config.builder, {}
-    for i = 1, #body do body[i] = nil end
-    local function copy_of(param, node)
-        local copies = param.region and inside or made
-        if not copies[param] then
-            b.at, b.path, b.body, b.scope = node.at, {}, param.region and body or made.body, param.region and reader
-            copies[param] = b:cast(param.value, g.half, param.value.name .. "_" .. g.half)
-            copies[param].rowless = true
-        end
-        return copies[param]
-    end
-    for _, node in ipairs(nodes) do
-        if not reader then made.body = body end
-        if node.op == "times" then round_weights(g, config, node.body, node, made) end
-        local op = config.ops[node.op]
-        for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
-            local t = node.ins[key]
-            if t and t.kind == "param" and t.param.used and op.half[key] then
-                node.ins = ordered.copy(node.ins, { [key] = copy_of(t.param, node) })
-            end
-        end
-        body[#body + 1] = node
-    end
-end
-
--- How weights reach products: in windows that are gathered for each pass, where a copy would be made as often; rounded
--- behind the gather if products read 16 bits.
-local function windowed(g, config)
-    for _, name in ipairs(g.half and BODIES or {}) do round_weights(g, config, g[name], nil, {}) end
-    for _, param in ipairs(graph.units(g)) do
-        if param.used and #param.shape > 1 then
-            graph.decide(g, param.name, "home", "it is gathered for each pass, and a copy would be made as often")
-        end
     end
 end
 
@@ -459,9 +326,21 @@ local function set_handlers(g, config)
     end
 end
 
+-- Numbers the parameters in the order in which files have them, whatever a mode does to the flat space.
+local function number(g)
+    local k = 0
+    for _, part in ipairs { "used", "collected", "moved", "rest" } do
+        for _, item in ipairs(items_of(g, part, part == "used")) do
+            for _, param in ipairs(item.params) do k, param.number = k + 1, k + 1 end
+        end
+    end
+end
+
 function layout.run(g, config)
     set_handlers(g, config)
-    local items = items_of(g, "used")
+    number(g)
+    local chunk = config.chunks and chunk_size.choose(g, config, aligned) or nil
+    local items = items_of(g, "used", not chunk)
     g.trained_elements = place_parameters(items, 0)
     g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)
     g.moved_elements = place_parameters(items_of(g, "moved"), g.summed_elements)
@@ -469,11 +348,9 @@ function layout.run(g, config)
     place_joints(g)
     place_states(g, items)
     segments(g, items)
-    config.chunk_elements = g.sharded.parameters and chunk_size.choose(g, config) or nil
-    local layers = g.sharded.parameters and 0 or config.bucket_elements
-    buckets(g, config, items, config.chunk_elements and math.huge or layers)
+    buckets(g, config, items, chunk, aligned)
     if g.sharded.parameters then
-        windowed(g, config)
+        gathered.set(g, config)
     elseif not config.without:has("layout") then
         pack_views(g, config)
         if config.octets then octet_views(g, config) end

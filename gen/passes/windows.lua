@@ -3,32 +3,18 @@
 --
 --   times(12) "h", a layer to a bucket:   layers 11, 9, ... in one window, 10, 8, ... in the other
 --   a tied embedding:                     a window of its own, from the first write of its gradient to the last
+--   parts of layers 3 and 4:              the same, from an iteration of the loop to the next
 --
 -- A window belongs to a bucket from the first write of its gradients until the bucket behind it is complete, so that
 -- two exchanges are under way at once; buckets that follow each other share memory. The layers of a loop that is larger
 -- than two buckets have a ring of two windows. Before memory is written again, the exchange that reads it must have
 -- ended.
+local bucket_spans = require "graph.bucket_spans"
 local graph = require "graph.graph"
+local layer_runs = require "passes.layer_runs"
 local pack = require "passes.pack"
 
 local windows = { name = "windows", doc = "memory for the gradients of a micro-step that are exchanged at once" }
-
--- The positions in g.backward at which the gradient of each parameter is written first and last.
-local function writers_of(g)
-    local by_param = {}
-    for position, outer in ipairs(g.backward) do
-        graph.walk({ outer }, function(node)
-            for _, out in ipairs(graph.writes(node)) do
-                local t = out.tensor
-                for _, param in ipairs(t.kind == "gradient" and graph.members(t.param) or {}) do
-                    local w = by_param[param] or { first = position }
-                    by_param[param], w.last = w, position
-                end
-            end
-        end)
-    end
-    return by_param
-end
 
 -- One block of memory for each bucket, or for all buckets of a region. Those that a loop starts layer by layer share a
 -- ring of two windows.
@@ -60,20 +46,26 @@ local function blocks_of(g)
     return list
 end
 
--- When the memory of each block is in use: until the bucket that is complete next is so.
-local function set_times(g, list, writers)
+-- When the memory of each block is in use: until the bucket that is complete next is so. A loop is one step for buckets
+-- of whole layers, and the place of their first write is the node of the body.
+local function set_times(g, list)
+    local spans, steps = bucket_spans.list(g, g.backward, bucket_spans.each_gradient)
+    local by_bucket = {}
+    for _, span in ipairs(spans) do by_bucket[span.bucket] = span end
     for _, block in ipairs(list) do
         block.from, block.complete = math.huge, 0
-        for _, param in ipairs(block.params) do
-            local w = writers[param]
-            if w then
-                block.from = math.min(block.from, w.first)
-                block.complete = math.max(block.complete, w.last)
+        for _, i in ipairs(block.buckets) do
+            local span, fine = by_bucket[i], g.buckets[i].partial ~= nil
+            local from, to = span.outer.from.from, span.outer.to.to
+            if fine then from, to = span.from, span.to end
+            if from < block.from then
+                block.from, block.first = from, fine and span.first or { node = span.outer.from.node, l = 0 }
             end
+            block.complete = math.max(block.complete, to)
         end
     end
     for _, block in ipairs(list) do
-        block.to = #g.backward
+        block.to = steps
         for _, other in ipairs(list) do
             if other.complete > block.complete then block.to = math.min(block.to, other.complete) end
         end
@@ -88,12 +80,26 @@ local function note(g, node, field, value)
     g.windows.waits = true
 end
 
--- Before a block is written, the exchanges of blocks that had its memory must have ended.
+-- Before a block is written, the exchanges of blocks that had its memory must have ended. Who waits first waits for all
+-- that write there later.
 local function note_waits(g, list)
-    for _, block in ipairs(list) do
+    local order, waited = table.move(list, 1, #list, 1, {}), {}
+    table.sort(order, function(a, b)
+        if a.from ~= b.from then return a.from < b.from end
+        return a.rank < b.rank
+    end)
+    for _, block in ipairs(order) do
         for _, other in ipairs(list) do
-            if other.to < block.from and overlap(block, other) then
-                for _, bucket in ipairs(other.buckets) do note(g, g.backward[block.from], "needs", bucket) end
+            if other.to < block.from and overlap(block, other) and not waited[other] then
+                waited[other] = true
+                for _, bucket in ipairs(other.buckets) do
+                    if block.first.loop then
+                        bucket_spans.note(block.first, "needs_at", bucket)
+                        g.windows.waits = true
+                    else
+                        note(g, block.first.node, "needs", bucket)
+                    end
+                end
             end
         end
     end
@@ -122,10 +128,26 @@ local function place(g, block)
     end
 end
 
+-- Parameters whose layers lie in the windows of several buckets.
+local function place_partial(g)
+    local list, seen = {}, {}
+    for _, bucket in ipairs(g.buckets) do
+        for _, param in ipairs(bucket.params) do
+            if bucket.partial and bucket.partial[param] and not seen[param] then
+                seen[param], list[#list + 1] = true, param
+            end
+        end
+    end
+    layer_runs(list, function(param, l)
+        local x = g.collectives[bucket_spans.bucket_of(g, param, l)]
+        return x.window + param.flat.offset + l * param.flat.stride - x.offset
+    end, function(param, offset, run) param.window = { offset = offset, run = run } end)
+end
+
 function windows.run(g, config)
     if not g.sharded.gradients then return true end
     local list = blocks_of(g)
-    set_times(g, list, writers_of(g))
+    set_times(g, list)
     g.windows = { elements = pack(list), waits = false }
     note_waits(g, list)
     for _, block in ipairs(list) do
@@ -137,6 +159,7 @@ function windows.run(g, config)
             block.ring and "the layers of a loop take turns in two windows"
             or "from the first write of its gradients until the next bucket is complete")
     end
+    place_partial(g)
     for _, joint in ipairs(g.joints) do joint.window = joint.members[1].window end
     return true
 end

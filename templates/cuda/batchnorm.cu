@@ -201,7 +201,11 @@ if (plane == 0 && threadIdx.x == 0) batches[0] += GROUPS;
  * in $(shape.parts) parts, as (part, group, 2, channel)
 //% end
  * $source */
+//% if shape.parts then
+GA_KERNEL($threads, 3) $fn($params) {
+//% else
 GA_KERNEL($threads) $fn($params) {
+//% end
     enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
     enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
     enum { PARTS = $(shape.parts or 1) };

@@ -282,7 +282,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
 /* $fn: the sum of $(m.partials) gradients of weights ($(m.groups * m.out), $(m.terms)), in the order of the weights */
 //% end
 /* $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, 4) $fn($params) {
     __shared__ real tile[32][33];
 //% for _, m in ipairs(members) do
     if (blockIdx.x >= $(m.first) && blockIdx.x < $(m.behind))

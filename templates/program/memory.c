@@ -35,13 +35,13 @@ static parameters windows_at($(address)windows) {
     };
 }
 
-//@ chunked(untrained, places)
+//@ chunked(address, untrained, places)
 //% if untrained then
 /* Trained parameters in the windows of their chunks, and all others. */
-static parameters parameters_at(real *chunks, real *untrained) {
+static parameters parameters_at($(address)chunks, $(address)untrained) {
 //% else
 /* Parameters in the windows of their chunks. */
-static parameters parameters_at(real *chunks) {
+static parameters parameters_at($(address)chunks) {
 //% end
     return (parameters){
         $places
@@ -66,7 +66,6 @@ static void place(model *m) {
 //@ place_device(flat_places, gradients, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
-    m->w = parameters_at(m->device_w);
     $gradients
 //% if residues then
     m->residue = parameters_at(m->device_residue);
@@ -93,7 +92,7 @@ static int open_memory(model *m, ga_err *e) {
     return 0;
 }
 
-//@ open_device(device_arenas, arenas, parallel, left)
+//@ open_device(device_arenas, arenas, parallel, left, gathered)
 /* Host memory that the device reads by itself: an arena like the others, made and released by the
  * driver. */
 static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
@@ -132,6 +131,9 @@ static int open_device(model *m, ga_err *e) {
 //% end
 //% if left > 0 then
     for (int i = 0; i < $left; i++) GA_TRY(ga_device_event(m->device, &m->left[i], e));
+//% end
+//% if gathered > 0 then
+    for (int i = 0; i < $gathered; i++) GA_TRY(ga_device_event(m->device, &m->gathered[i], e));
 //% end
     return 0;
 }
@@ -177,13 +179,8 @@ static const ga_group GROUPS[] = {
 static int open_groups(model *m, ga_err *e) { return ga_comm_divide(m->comm, GROUPS, $count, e); }
 
 //@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, grouped, groups, numbers)
-//% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel, whether each of its tensors belongs to one rank. */
-//% else
-/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel; any element may be the first one of a rank. */
-//% end
+ * travel, how it is divided over the ranks. */
 static const ga_bucket BUCKETS[] = {
     $buckets
 };
@@ -224,6 +221,24 @@ static int open_division(model *m, ga_err *e) {
     return 0;
 }
 
+//@ state_file(name, folder, fraction, elements, window, arrays, segments, opened)
+/* Memory for the first elements of a state, and for those of its last ones that are in use. */
+static int open_state(model *m, int arena, const char *name, ga_err *e) {
+    return ga_arena_open_for(&m->memory[arena], name, (size_t)ga_state_file_memory(m->state_file) * sizeof(real), e);
+}
+
+/* The file of the optimizer's state. */
+static int open_state_file(model *m, ga_err *e) {
+    const ga_state_config config = {
+        .folder = $folder, .fraction = $fraction, .elements = $elements,
+        .window = $window, .arrays = $arrays, .size = sizeof(real), .segments = $segments,
+    };
+    GA_TRY(ga_state_file_open(&m->state_file, &config, e));
+    $opened
+    $(name)_model_cut_state(m);
+    return 0;
+}
+
 //@ initial_parts(zeros, clears, untrained)
 /* Elements i .. i + n - 1 of parameter k. */
 static void init_run(const model *m, int k, const char *name, real *x, int64_t i, int64_t n) {
@@ -235,7 +250,7 @@ static void init_run(const model *m, int k, const char *name, real *x, int64_t i
 
 /* This rank's part of the trained parameters. */
 static ga_array own_parameters(const model *m) {
-    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};
+    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};
 }
 
 //% if clears then

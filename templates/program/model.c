@@ -21,14 +21,14 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ share_statistics(device, moved, place)
+//@ share_statistics(device, moved, array, on_device, first)
 /* An evaluation has the running statistics of rank 0 on all ranks: each moves its own by its own rows, and a
  * checkpoint has those of rank 0. */
 static int share_statistics(model *m, ga_err *e) {
     enum { BYTES = $moved * sizeof(real) };
-    real *moved = $place;
+    real *moved = m->$array + ($first);
 //% if device then
-    const ga_address on_device = m->device_w + sizeof(real) * SUMMED;
+    const ga_address on_device = m->$on_device + sizeof(real) * ($first);
     GA_TRY(ga_device_download(m->device, moved, on_device, BYTES, e));
     GA_TRY(ga_comm_broadcast(m->comm, moved, BYTES, 0, e));
     return ga_device_upload(m->device, on_device, moved, BYTES, e);
@@ -203,6 +203,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% if ranks then
     GA_TRY(open_division(m, e));
 //% end
+//% if first.filed then
+    GA_TRY(open_state_file(m, e));
+//% end
 //% if parallel then
     GA_TRY(ga_nccl_open(&m->nccl, m->device, m->comm, e));
 //% end
@@ -237,7 +240,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
         checkpoint_config(m, NULL); /* says where parameters lie */
         GA_TRY(ga_safetensors_init(o->init, $(first.saved), o->fresh, ga_comm_rank(m->comm) == 0, e));
 //% else
-        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
+        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL, NULL};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, o->fresh, ga_comm_rank(m->comm) == 0, e));
 //% end
     }
@@ -288,7 +291,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ close(name, device, parallel, divided)
+//@ close(name, device, parallel, divided, filed)
 void $(name)_model_close(model *m) {
     ga_ckpt_close(m->checkpoint);
     ga_loader_close(m->loader);
@@ -301,6 +304,7 @@ void $(name)_model_close(model *m) {
 //% end
     ga_comm_close(m->comm);
     $divided
+    $filed
 //% if device then
     ga_device_close(m->device);
     for (int i = 0; i < ARENAS; i++)

@@ -44,6 +44,7 @@ struct Switches {  // read from the environment when the library is loaded
     size_t memory;
     double timeout;
     std::string compiler, traffic;  // traffic: a file for the bytes of each launch, or empty
+    std::string collectives;        // a file for those that rank 0 makes, or empty
 };
 extern Switches switches;
 unsigned random_below(unsigned n);  // 0 while the seed is 0

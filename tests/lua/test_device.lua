@@ -147,7 +147,7 @@ add("gpu-check runs every file of tests that has one of a device", function(t)
     local result, ran, sanitized = gpu_check(t, "none")
     t.equal(result.status, 0, result.err)
     for _, name in ipairs { "cuda", "cuda_ops", "precision", "cross_attention", "batchnorm", "scaler", "streams",
-        "sample", "resume_cuda" } do
+        "sample", "resume_cuda", "zero3_cuda" } do
         t.contains(ran, ("1 test_%s: *\n"):format(name))
     end
     for _, tool in ipairs { "memcheck", "racecheck", "initcheck", "synccheck" } do

@@ -26,28 +26,30 @@ local DIMENSIONS = {
     { "precision", "f64", "f32", "bf16", "f16" },
     { "optimizer", "adamw", "ema", "sgd", "lamb", "muon", "adafactor", "frozen" },
     { "comm", "f32", "bf16" },
-    { "chunks", "", "chunk_size = 100000", "chunk_size = 300", SEARCH:format("search", 1000),
-        SEARCH:format("utilization", 1400) },
+    { "storage", "", "owner", "false" },
+    { "chunks", "", "chunk_size = 100000", "chunk_size = 150", "chunk_size = 800", SEARCH:format("search", 500),
+        SEARCH:format("utilization", 2400) },
 }
-
--- Models whose layers are in no loop, so that a chunk of any size has whole tensors.
-local UNROLLED = { mlp = true, resnet = true }
 
 local function fits(case)
     local tokens = ranked.MODELS[case.model].rows == "tokens"
     if case.memory:find "logits" and not tokens then return false end
     if case.comm ~= "f32" and case.precision == "f64" then return false end
-    if case.chunks ~= "" and case.chunks ~= "chunk_size = 100000" and not UNROLLED[case.model] then return false end
+    if case.storage == "false" and case.prefetch ~= 1 then return false end
     return not (case.optimizer == "muon" and case.precision ~= "f64" and case.precision ~= "f32")
 end
 
 -- As test_parallel has them.
-local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
+local BOUNDS, NARROW_BOUND = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
 local ELEMENTS = { adamw = true, ema = true, sgd = true, frozen = true }
 
+-- Where a chunk belongs to one rank, or is whole in each; nothing is gathered there.
+local STORAGE = { [""] = "", owner = ', enable_distributed_storage = "owner"',
+    ["false"] = ", enable_distributed_storage = false" }
+
 local function parallel(mode, case)
-    local own = mode == "zero3" and (", prefetch = %d%s"):format(case.prefetch, case.chunks ~= "" and ", " .. case.chunks
-        or "") or ""
+    local own = mode == "zero3" and (case.chunks ~= "" and ", " .. case.chunks or "") .. STORAGE[case.storage]
+        .. (case.storage ~= "false" and (", prefetch = %d"):format(case.prefetch) or "") or ""
     return ("parallel { %q, comm = %q%s }"):format(mode, case.comm, own)
 end
 
@@ -83,7 +85,7 @@ local function compare(t, case)
         return dump, measured(log)
     end
     local many, loss = trained("zero3", "")
-    local like, like_loss = trained("zero2", "_2")
+    local like, like_loss = trained(case.storage == "false" and "ddp" or "zero2", "_2")
     if ELEMENTS[case.optimizer] and case.clip ~= "clip (0.1)" then
         programs.identical(many, like, { "parameters", "gradients", "state" })
         t.equal(loss, like_loss)
@@ -92,7 +94,7 @@ local function compare(t, case)
     local one = programs.dump(programs.build(name .. "_1", ranked.spec(case, 3, case.a * case.ranks, "")),
         { "--cycles", cycles })
     local bound = BOUNDS[case.precision]
-    programs.close(many, one, bound or HALF, { "parameters" }, bound and programs.difference or programs.distance)
+    programs.close(many, one, bound or NARROW_BOUND, { "parameters" }, bound and programs.difference or programs.distance)
 end
 
 -- The cover of the triples with make test-all.
@@ -115,17 +117,23 @@ optimizer  { "sgd", lr = 0.1 }
 memory     { logits = "chunked", logits_rows = 8 }
 train      { updates = 3, seed = 7 }
 eval       { every = 1 }
-parallel   "%s"
+parallel   { %s }
 ]]
+
+-- Modes; the chunks of SIZED begin and end inside of layers, those of OWNER belong to one rank each, those of HALF are
+-- gathered in 16 bits, with HALF2 to compare.
+local ZERO2, ZERO3, SIZED = '"zero2"', '"zero3"', '"zero3", chunk_size = 900'
+local OWNER, NARROW = '"zero3", enable_distributed_storage = "owner"', ' }\nprecision { "bf16"'
+local HALF, HALF_SIZED, HALF2 = ZERO3 .. NARROW, SIZED .. NARROW, ZERO2 .. NARROW
 
 -- The program of a mode, with or without a change of a file. Returns the losses of its evaluations and updates, or the
 -- message that ended it.
 local function losses(t, mode, file, from, to, model)
     local programs, log = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log"
     ranked.write_tokens(t, programs)
-    local how = { comm = "mpi", sources = mode == "zero3" and { LATE } or nil }
+    local how = { comm = "mpi", sources = not mode:find(ZERO2, 1, true) and { LATE } or nil }
     local text = PLANTED:format(mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
-    local p = programs.build((model and "planted_other_" or "planted_") .. mode, text, how)
+    local p = programs.build("planted_" .. host.sha256(text):sub(1, 8), text, how)
     if file then
         local text = host.read(p.folder .. "/" .. file)
         local first, last = text:find(from, 1, true)
@@ -143,7 +151,14 @@ end
 
 local NEED = "    chunk_need(w, m, &%s_CHUNKS, %d);\n"
 
--- { the error, the file, a text of it, another one }
+-- The head reads 16 bits; the embedding reads the table as it is, and where both are one it is gathered so.
+local TIED = '{ embedding "wte" { 11, 12 }, times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu {}, '
+    .. 'linear "proj" { 12 } } }, layernorm "ln_f" {}, unembed { "wte" } }'
+
+-- A copy of a table that an embedding reads too, rounded behind its gather.
+local COPY = "    bf16_11x12(w, m->a.wte_weight_bf16, m->w.wte_weight);"
+
+-- { the error, the file, a text of it, another one, mode, model }
 local ERRORS = {
     { "a late need", "step.c", NEED:format("FORWARD", 0), "" },
     { "a layer is not needed", "step.c", "chunk_need(w, m, &FORWARD_CHUNKS, 1 + l);", "if (l > 0) chunk_need(w, m, "
@@ -155,13 +170,34 @@ local ERRORS = {
         .. "&m->error);" },
     { "the window of another layer", "model.h", "return l % 2 * (int64_t)H_PARAMS;", "return (l + 1) % 2 * "
         .. "(int64_t)H_PARAMS;" },
+    { "the table of needs is a layer late", "step.c", "NEEDS_1[] = {-1, 1, -1, -1, 3}", "NEEDS_1[] = {-1, -1, 1, -1, 3}",
+        SIZED },
+    { "a layer lies elsewhere in its chunk", "model.h", "h_chunk_2(int l) {\n    static const int64_t at[] = {0, 672, 1232",
+        "h_chunk_2(int l) {\n    static const int64_t at[] = {0, 672, 1216", SIZED },
+    { "a release one layer early", "update.c", "PREFETCH = 1", "PREFETCH = 2", SIZED },
+    { "a bucket that starts a layer early", "step.c", "STARTS_1[] = {-1, 1, -1, -1, 3}", "STARTS_1[] = {-1, -1, 1, -1, 3}",
+        SIZED },
     { "another rank's part", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n    const int code",
         ".shard = m->flat_w};\n    const int code" },
+    { "an owner gives the values of another chunk", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n"
+        .. "    const int code", ".shard = m->flat_w + ga_division_place(&m->division, i - i % 2)};\n    const int code",
+        OWNER },
+    { "what is sent in 16 bits is of the update before", "update.c", "    sent_pack(w, m);", "    if (m->count.cycle == 0) "
+        .. "sent_pack(w, m);", HALF },
+    { "a rank sends the words of another chunk", "update.c", "m->words + m->sent.places[i]", "m->words", HALF },
+    { "a copy in 16 bits of the update before", "step.c", COPY, "    if (m->count.cycle == 0)\n    " .. COPY, HALF, TIED },
     { "gradients of one micro-step alone", "update.c", ".add = adds", ".add = adds && false" },
 }
 
 add("no error is planted: the losses of zero2", function(t)
-    t.equal(losses(t, "zero3"), losses(t, "zero2"))
+    for _, mode in ipairs { ZERO3, SIZED, OWNER } do t.equal(losses(t, mode), losses(t, ZERO2)) end
+end)
+
+add("chunks are gathered in 16 bits: the losses of zero2", function(t)
+    for _, model in ipairs { false, TIED } do
+        local like = losses(t, HALF2, nil, nil, nil, model)
+        for _, mode in ipairs { HALF, HALF_SIZED } do t.equal(losses(t, mode, nil, nil, nil, model), like) end
+    end
 end)
 
 -- The layer "a" is there from its first use to its second one, while others share memory.
@@ -172,13 +208,14 @@ add("a layer that is applied twice: the losses of zero2", function(t)
         for i = 1, 4 do x = tanh {} (linear("b" .. i) { 12 } (x)) end
         return linear "head" { 11 } (tanh {} (linear "c" { 12 } (tanh {} (a (x)))))
     end)]]
-    t.equal(losses(t, "zero3", nil, nil, nil, model), losses(t, "zero2", nil, nil, nil, model))
+    t.equal(losses(t, ZERO3, nil, nil, nil, model), losses(t, ZERO2, nil, nil, nil, model))
 end)
 
 for _, planted in ipairs(ERRORS) do
-    local name, file, from, to = table.unpack(planted)
+    local name, file, from, to, mode, model = table.unpack(planted)
     add("planted: " .. name .. ": found", function(t)
-        local expected, found = losses(t, "zero2"), losses(t, "zero3", file, from, to)
+        local expected = losses(t, mode == HALF and HALF2 or ZERO2, nil, nil, nil, model)
+        local found = losses(t, mode or ZERO3, file, from, to, model)
         if type(found) == "string" then return end
         local same = #found == #expected
         for i, loss in ipairs(expected) do same = same and loss == found[i] end
@@ -189,11 +226,11 @@ end
 -- === the check of the graph ======================================================================
 
 -- The lowered graph of the planted spec.
-local function lowered(t)
+local function lowered(t, mode)
     local programs = t.load("tests/lua/programs.lua")(t)
     ranked.write_tokens(t, programs)
     local path = programs.folder() .. "/zero3_verify.lua"
-    t.write(path, PLANTED:format "zero3")
+    t.write(path, PLANTED:format(mode))
     return (compile(path, {}))
 end
 
@@ -206,7 +243,15 @@ end
 
 local function gathers(node) return node.gathers end
 
--- { the error, the change of the graph, the message }
+-- Moves the window of a chunk outside of loops, with its parameters.
+local function move_window(g, i, place)
+    for _, param in ipairs(g.buckets[i].params) do
+        param.chunk = { offset = param.chunk.offset + place - g.chunks.places[i] }
+    end
+    g.chunks.places[i] = place
+end
+
+-- { the error, the change of the graph, the message, words of the mode }
 local BROKEN = {
     { "a late need", function(g)
         local node = first(g.forward, gathers)
@@ -218,8 +263,8 @@ local BROKEN = {
         loop.body[#loop.body].gathers, node.gathers = node.gathers, nil
     end, "reads h.%%d.ln.weight of chunk 6, which is not there" },
     { "an early release: a window that another chunk takes", function(g)
-        g.chunks.places[1] = g.chunks.places[7]     -- the embedding and the norm behind the layers
-        g.chunks.places[8] = g.chunks.places[7]     -- the norm and the head
+        move_window(g, 1, g.chunks.places[7])       -- the embedding and the norm behind the layers
+        move_window(g, 8, g.chunks.places[7])       -- the norm and the head
     end, "reads ln_f.weight of chunk 7, which is not there" },
     { "the window of another layer", function(g)
         g.chunks.places[3] = g.chunks.places[2]
@@ -234,11 +279,34 @@ local BROKEN = {
         local order = g.chunks.orders.backward
         order[2], order[3] = order[3], order[2]
     end, "which is not there" },
+    { "an entry of the table of needs", function(g)
+        local loop = first(g.forward, function(node) return node.op == "times" end)
+        local at = first(loop.body, gathers).gathers[1].at
+        at[1], at[2] = nil, at[1]
+    end, "reads h.%%d.fc.weight of chunk 2, which is not there", SIZED },
+    { "an entry of the table of places", function(g)
+        local loop = first(g.forward, function(node) return node.op == "times" end)
+        local offsets = first(loop.body, gathers).ins.weight.param.chunk.run.offsets
+        offsets[2] = offsets[2] - 16
+    end, "reads layer 2 of h.%%d.fc.weight at element %-?%d+ of chunk %d, and it lies at %d+", SIZED },
+    { "a bucket that starts a layer early", function(g)
+        local at = first(g.backward, function(node) return node.completes_at end).completes_at[1].at
+        at[3], at[2] = at[2], nil
+    end, "writes the gradient of h.%%d.%S+ behind the start of bucket %d", SIZED },
+    { "a window that is written too early", function(g)
+        first(g.backward, function(node) return node.needs_at end).needs_at = nil
+    end, "writes the window of bucket %d while bucket %d is on its way from there", SIZED },
+    { "an entry of the table of gradients", function(g)
+        local param = g.buckets[2].params[1]
+        param.window.run.offsets[2] = param.window.run.offsets[2] + 16
+    end, "writes the gradient of layer 2 of h.%%d.%S+ at element %d+ of bucket %d, expected %d+", SIZED },
+    { "a release one layer early", function(g) g.chunks.prefetch = 2 end,
+        "takes the memory of chunk %d, which is under way", SIZED },
 }
 
 for _, broken in ipairs(BROKEN) do
     add("verify: " .. broken[1], function(t)
-        local g = lowered(t)
+        local g = lowered(t, broken[4] or ZERO3)
         verify(g, "mine")
         broken[2](g)
         t.fails(function() verify(g, "mine") end, "after pass mine: .*" .. broken[3])
@@ -252,7 +320,7 @@ add("an evaluation gathers each chunk once", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     ranked.write_tokens(t, programs)
     for chunks, head in next, { [8] = 'linear "head" { 11 }', [7] = 'unembed { "wte" }' } do
-        local text, log = PLANTED:format("zero3"):gsub('linear "head" { 11 }', head), t.temp() .. "/log"
+        local text, log = PLANTED:format(ZERO3):gsub('linear "head" { 11 }', head), t.temp() .. "/log"
         local p = programs.build("zero3_counted_" .. chunks, text, { comm = "mpi",
             sources = { "tests/e2e/count_mpi.c" } })
         local err = programs.train(p, { ranks = 2, "--threads", 1, "--eval", "--log", log }).err
@@ -270,7 +338,7 @@ add("an evaluation before training has the loss of one process", function(t)
     local programs, loss = t.load("tests/lua/programs.lua")(t), {}
     ranked.write_tokens(t, programs)
     for mode, ranks in next, { none = 1, zero3 = 2 } do
-        local p = programs.build("zero3_before_" .. mode, PLANTED:format(mode), { comm = ranks > 1 and "mpi" or nil })
+        local p = programs.build("zero3_before_" .. mode, PLANTED:format('"' .. mode .. '"'), { comm = ranks > 1 and "mpi" or nil })
         local log = t.temp() .. "/log"
         programs.train(p, { ranks = ranks > 1 and ranks or nil, "--threads", 1, "--eval", "--log", log })
         for _, event in ipairs(json.lines(host.read(log))) do loss[mode] = loss[mode] or event.loss end
@@ -278,37 +346,96 @@ add("an evaluation before training has the loss of one process", function(t)
     t.near(loss.zero3, loss.none, 1e-6)
 end)
 
--- === files =======================================================================================
+-- === an overflow =================================================================================
 
--- A frozen table with padding and statistics that move: arrays beside the trained ones.
-local FILES = [[
-data       { "tokens", train = "parallel.bin", context = 6 }
+-- The last micro-batch of cycles 2, 5 and 6 has rows whose gradient overflows with a scale of 65536, and not with 32768,
+-- on the last rank alone (test_peers says why). A skip halves the scale, two updates double it.
+local OVERFLOWS, SCALES = { [2] = true, [5] = true, [6] = true }, { 65536, 65536, 32768, 32768, 65536, 32768 }
+local SKIPPED = { 0, 1, 1, 1, 2, 2 }
+
+local OVERFLOW = [[
+data       { "csv", train = "zero3_overflow.csv", target = "last", shuffle = false }
 batch      (3)
-model      { embedding "wte" { 11, 12, padding = 3 }, linear "a" { 13 }, tanh {}, linear "b" { 11 } }
-loss       "cross_entropy"
-optimizer  { "adamw", lr = 1e-2, ema = 0.9, groups = { { GLOB, frozen = true } } }
-train      { updates = 3, seed = 7 }
-parallel   "%s"
+accumulate (3)
+model      { linear "fc1" { 8 }, times(4) "h" { relu {}, linear "fc" { 8 } }, relu {}, linear "fc2" { 3 } }
+loss       { "cross_entropy", weight = "sum" }
+optimizer  { "adamw", lr = 1e-3 }
+precision  "f16"
+scaler     { hysteresis = 1, growth_interval = 2 }
+train      { updates = 6, seed = 3 }
+parallel   { %s }
 ]]
 
-for _, frozen in ipairs { { "a frozen table", "wte.*" }, { "a frozen layer", "a.*" } } do
-    local name, glob = table.unpack(frozen)
-    add(name .. ": first values are those of one process, and files have them", function(t)
-        local programs, text = t.load("tests/lua/programs.lua")(t), FILES:gsub("GLOB", ("%q"):format(glob))
-        ranked.write_tokens(t, programs)
-        local stem = "zero3_files_" .. glob:sub(1, 1)
-        local one = programs.build(stem, text:format "none")
-        local many = programs.build(stem .. "_3", text:format "zero3", { comm = "mpi" })
-        local first, again, last = t.temp() .. "/first", t.temp() .. "/again", t.temp() .. "/last"
-        programs.train(one, { "--save-init", first })
-        programs.train(many, { ranks = 3, "--save-init", again })
-        assert(host.read(first) == host.read(again), "first values have other bytes")
-        local dump = programs.dump(many, { ranks = 3, "--threads", 1 })
-        local parameters = dump .. "/parameters.safetensors"
-        programs.train(many, { ranks = 3, "--save-init", last, "--init", parameters })
-        assert(host.read(last) == host.read(parameters), "--init: other bytes")
-    end)
+local function write_overflows(t, programs)
+    local lines = {}
+    for k = 0, 6 * 6 * 3 - 1 do
+        lines[k + 1] = OVERFLOWS[k // 18 + 1] and k // 3 % 6 == 5 and "9000,-7000,8000," .. k % 3
+            or ("%.3f,%.3f,%.3f,%d"):format(math.sin(k), math.cos(3 * k), math.sin(k * k), k % 3)
+    end
+    t.write(programs.folder() .. "/data/zero3_overflow.csv", table.concat(lines, "\n") .. "\n")
 end
+
+add("f16: an overflow on one rank skips the update on all and halves the scale, as with zero2", function(t)
+    local programs, dumps = t.load("tests/lua/programs.lua")(t), {}
+    write_overflows(t, programs)
+    for i, mode in ipairs { ZERO2, '"zero3", chunk_size = 100' } do
+        local p, log = programs.build("zero3_overflow_" .. i, OVERFLOW:format(mode), { comm = "mpi",
+            sources = i == 2 and { LATE } or nil }), t.temp() .. "/log"
+        dumps[i] = programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", 6, "--log", log })
+        local scales, skipped = {}, {}
+        for _, event in ipairs(json.lines(host.read(log))) do
+            if event.event == "update" then
+                scales[#scales + 1], skipped[#skipped + 1] = event.scale, event.skipped
+            end
+        end
+        t.equal({ scales, skipped }, { SCALES, SKIPPED })
+    end
+    programs.identical(dumps[2], dumps[1], { "parameters", "gradients", "state" })
+end)
+
+-- === too few elements to divide ===================================================================
+
+add("a search below min_chunk_size: the program of ddp", function(t)
+    local programs, dumps = t.load("tests/lua/programs.lua")(t), {}
+    ranked.write_tokens(t, programs)
+    for i, mode in ipairs { '"ddp"', '"zero3", chunks = "search"' } do
+        local p = programs.build("zero3_small_" .. i, PLANTED:format(mode), { comm = "mpi" })
+        dumps[i] = programs.dump(p, { ranks = 2, "--threads", 1 })
+        local plan = programs.plan(p, "--ranks", "2")
+        t.equal(plan.collectives[1].kind, "all_reduce")
+        t.equal(plan.collectives[2].kind, "small", "one chunk")
+    end
+    programs.identical(dumps[2], dumps[1], { "parameters", "gradients" })
+end)
+
+-- === files =======================================================================================
+
+-- Biases have a group of their own, so that zero2 has them apart, and chunks have tensors in the order of the model.
+add("chunks of a size: checkpoints have the bytes of zero2, and each resumes the other", function(t)
+    local programs, built, folders = t.load("tests/lua/programs.lua")(t), {}, {}
+    ranked.write_tokens(t, programs)
+    for i, mode in ipairs { ZERO2, SIZED } do
+        local text = PLANTED:format(mode):gsub("optimizer [^\n]*", 'optimizer { "adamw", lr = 0.01, groups = '
+            .. '{ { "*.bias", weight_decay = 0.1 } } }')
+        built[i], folders[i] = programs.build("zero3_files_" .. i, text, { comm = "mpi" }), t.temp() .. "/checkpoints"
+        programs.train(built[i], { ranks = 2, "--threads", 1, "--stop-micro", 2, "--checkpoint", folders[i], status = 75 })
+    end
+    local compared = 0
+    for _, name in ipairs(host.list(folders[1] .. "/cycle-000000001")) do
+        if name:find "safetensors$" then
+            compared = compared + 1
+            assert(host.read(folders[1] .. "/cycle-000000001/" .. name)
+                == host.read(folders[2] .. "/cycle-000000001/" .. name), name .. ": other bytes")
+        end
+    end
+    t.equal(compared, 2, "model and optimizer")
+    local dumps = {}
+    for i, p in ipairs(built) do
+        dumps[i] = programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", 3, "--checkpoint", folders[3 - i],
+            "--resume", "latest" })
+    end
+    programs.identical(dumps[2], dumps[1], { "parameters", "gradients", "state" })
+end)
 
 -- === what is refused =============================================================================
 
@@ -316,21 +443,25 @@ add("refused: words and options that zero3 does not have", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     ranked.write_tokens(t, programs)
     local path = programs.folder() .. "/zero3_refused.lua"
-    local function refused(parallel, message, more)
-        t.write(path, PLANTED:gsub("parallel [^\n]*", "parallel " .. parallel) .. (more or ""))
+    local function refused(parallel, message)
+        t.write(path, (PLANTED:gsub("parallel [^\n]*", "parallel " .. parallel)))
         local result = programs.gagen { "check", path }
         t.equal(result.status, 1)
         t.match(result.err, message)
     end
     refused('{ "zero3", bucket = "1MiB" }', 'refused.lua:%d+: parallel: bucket is given, and with "zero3" a chunk')
     refused('{ "zero2", prefetch = 2 }', 'refused.lua:%d+: parallel: prefetch is given, and with "zero2" each process')
-    refused('"zero3"', 'refused.lua:%d+: parallel: with "zero3" parameters are divided over the processes, and the '
-        .. 'target "cuda" needs all', 'target "cuda"\n')
-    t.write(path, (PLANTED:format "zero3":gsub("times%(5%)", "times(126)")))
+    refused('{ "zero2", enable_distributed_storage = "owner" }', 'refused.lua:%d+: parallel: enable_distributed_storage is '
+        .. 'given, and with "zero2" each process')
+    refused('{ "zero3", enable_distributed_storage = false, prefetch = 1 }', 'refused.lua:%d+: parallel: prefetch is given, '
+        .. 'and with enable_distributed_storage = false nothing is gathered')
+    refused('{ "zero3", enable_distributed_storage = "owners" }', 'enable_distributed_storage is \'owners\', expected true '
+        .. 'or false or "owner"')
+    t.write(path, (PLANTED:format(ZERO3):gsub("times%(5%)", "times(126)")))
     local result = programs.gagen { "check", path }
     t.equal(result.status, 1)
     t.match(result.err, 'parallel: 129 chunks, expected at most 128')
-    local p = programs.build("zero3_refused", PLANTED:format "zero3", { comm = "mpi" })
+    local p = programs.build("zero3_refused", PLANTED:format(ZERO3), { comm = "mpi" })
     for option, message in next, { ["--predict"] = "predict: the parameters are divided", ["--watch"] = "watch: the "
         .. "parameters are divided", ["--save-weights"] = "save.weights: the parameters are divided" } do
         local value = option == "--watch" and "head.weight" or p.folder .. "/weights"

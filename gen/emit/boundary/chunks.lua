@@ -1,4 +1,5 @@
 -- chunks: what a program says of the memory that parameters are gathered into before use (passes/chunks.lua).
+local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
@@ -6,42 +7,27 @@ local text = require "base.text"
 
 local chunks = {}
 
--- The function that finds the layers of a ring, in elements from its first window.
-local function finder(param)
-    local ring = param.chunk.ring
-    return { ("/* Parameters of layer l of %s, from the beginning of the windows that its layers take turns in. */")
-        :format(ring.region.name),
-        ("static inline int64_t %s(int l) {"):format(ring.name),
-        ring.slots > 1 and ("    return l %% %d * (int64_t)%s;"):format(ring.slots,
-            (param.joint or param).value.place.distance) or "    (void)l;\n    return 0;", "}" }
-end
-
---- The functions that find the layers of each ring, for model.h.
+--- The functions that find the layers of parameters in the memory of chunks, for model.h.
 function chunks.finders(g)
-    local list, seen = {}, {}
-    for _, param in ipairs(g.params) do
-        local ring = param.chunk and param.chunk.ring
-        if ring and not seen[ring] then
-            seen[ring] = true
-            if #list > 0 then list[#list + 1] = "" end
-            table.move(finder(param), 1, 4, #list + 1, list)
-        end
-    end
-    return sections.lines(list)
+    return sections.lines(by_layer.finders(g, function(param) return param.chunk and param.chunk.run end, function(run)
+        return ("Where %s of layer l is gathered, in elements from that of layer 0."):format(by_layer.covered(run))
+    end, function(param) return param.value end))
 end
 
 --- Whether parameters lie beside the flat space of the trained ones: frozen ones, running statistics.
 function chunks.has_untrained(g) return g.flat_elements > g.trained_elements end
 
---- Fields of the struct model for the parameters.
-function chunks.fields(g)
+--- Fields of the struct model for the parameters. device: whether kernels read a device's memory.
+function chunks.fields(g, device)
     if not g.sharded.parameters then
         return sections.lines { "real *flat_w;            /* the flat space of parameters: FLAT elements */" }
     end
     local list = { "real *flat_w;            /* the flat space of parameters: this rank's part, division.own */",
-        "real *chunks;            /* parameters that kernels read, gathered before their use */" }
+        (device and "ga_address chunks;       " or "real *chunks;            ")
+            .. "/* parameters that kernels read, gathered before their use */" }
     if chunks.has_untrained(g) then
         list[3] = "real *untrained;         /* frozen parameters, running statistics: FLAT - TRAINED elements */"
+        if device then list[4] = "ga_address device_untrained;" end
     end
     return sections.lines(list)
 end
@@ -59,12 +45,14 @@ function chunks.places(g, target, params)
     return { untrained = chunks.has_untrained(g), places = sections.lines(list) }
 end
 
---- The lines of place() for the parameters.
-function chunks.placed(g)
-    local untrained = chunks.has_untrained(g)
-    local list = { "m->chunks = (real *)m->memory[ARENA_CHUNKS].base;" }
+--- The lines of place() for the parameters. device: as for fields.
+function chunks.placed(g, device)
+    local untrained, other = chunks.has_untrained(g), device and "device_untrained" or "untrained"
+    local list = { device and "m->chunks = m->device_memory[DEVICE_CHUNKS];"
+        or "m->chunks = (real *)m->memory[ARENA_CHUNKS].base;" }
     if untrained then list[2] = "m->untrained = (real *)m->memory[ARENA_UNTRAINED].base;" end
-    list[#list + 1] = ("m->w = parameters_at(m->chunks%s);"):format(untrained and ", m->untrained" or "")
+    if untrained and device then list[3] = "m->device_untrained = m->device_memory[DEVICE_UNTRAINED];" end
+    list[#list + 1] = ("m->w = parameters_at(m->chunks%s);"):format(untrained and ", m->" .. other or "")
     return list
 end
 
@@ -85,12 +73,12 @@ end
 --- How they are set, in the function that describes a checkpoint.
 function chunks.saved_lines(g)
     if not g.sharded.parameters then
-        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};' }
+        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL, NULL};' }
     end
-    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};'
+    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};'
     if not chunks.has_untrained(g) then return sections.lines { "a->parameters = " .. divided } end
     return sections.lines { "a->parameters[0] = " .. divided, "a->parameters[1] = (ga_array){UNTRAINED_PARAMS, "
-        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL};' }
+        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL, NULL};' }
 end
 
 -- The order in which a pass needs chunks, as a constant.
@@ -101,7 +89,10 @@ local function order_text(g, name)
         order, "}};")
 end
 
---- Arguments of the block `chunks` of update.c.
+--- How many events a device needs to know which gathers have ended.
+function chunks.events(g) return g.sharded.parameters and #g.collectives or 0 end
+
+--- Arguments of the block `chunk_order` of update.c.
 function chunks.tables(g)
     local places = {}
     for i, collective in ipairs(g.collectives) do

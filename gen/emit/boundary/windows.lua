@@ -1,4 +1,5 @@
 -- windows: what a program says of the windows that gradients are exchanged from (passes/windows.lua).
+local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local layout = require "passes.layout"
 local ordered = require "base.ordered"
@@ -22,9 +23,12 @@ local function finder(param)
         ("    return (bucket %% 2 * layers + l - (first > 0 ? first : 0)) * (int64_t)%s;"):format(distance), "}" }
 end
 
---- The functions that find the layers of each ring, for model.h.
+--- The functions that find the layers of each ring and of parameters in the windows of several buckets, for model.h.
 function windows.finders(g)
-    local list, seen = {}, {}
+    local list, seen = by_layer.finders(g, function(param) return param.window and param.window.run end, function(run)
+        return ("Where the gradient of %s of layer l lies, in elements from that of layer 0.")
+            :format(by_layer.covered(run))
+    end, function(param) return param.gradient end), {}
     for _, param in ipairs(g.params) do
         local ring = param.window and param.window.ring
         if ring and param.gradient and not seen[ring] then

@@ -79,6 +79,22 @@ local function wanted_name(t, prefix)
     return FLAT[t.place.arena] and of_loop(t.scope, prefix, "PARAMS") or constant(t.place.field)
 end
 
+-- Names the functions that find the layers of parameters in windows: h_chunk, or h_chunk_1, h_chunk_2, ... where layers
+-- of a loop lie in several ways. field: "window" or "chunk" of a parameter.
+local function name_runs(g, prefix, field)
+    local by_region = ordered.map()
+    for _, param in ipairs(g.params) do
+        local run = param[field] and param[field].run
+        local list = run and (by_region:get(run.region) or by_region:set(run.region, {}))
+        if list and not ordered.find(list, run) then list[#list + 1] = run end
+    end
+    for region, list in by_region:each() do
+        for i, run in ipairs(list) do
+            run.name = of_loop(region, prefix, field:upper()):lower() .. (#list > 1 and "_" .. i or "")
+        end
+    end
+end
+
 --- Names the fields, distances and loops of a graph; gives the distances, { name, elements }, in the order of the
 --- program, and how often loops over layers run, { name, count, path }.
 function names.set(g)
@@ -108,7 +124,7 @@ function names.set(g)
             p.rows = distance((p.field or t.name):upper() .. "_ROWS", run.rows * (graph.elements(t.shape) // run.whole))
         end
         if t.scope and p and p.slots > 1 and not p.distance and not t.array then
-            local each = graph.is_half(t) and 2 or 1
+            local each = graph.is_half(t) and t.kind ~= "param" and 2 or 1     -- of a parameter: see c.pointer
             p.distance = distance(wanted_name(t, prefix), p.stride * each)
         end
     end
@@ -128,9 +144,9 @@ function names.set(g)
     for _, param in ipairs(g.params) do
         local ring = param.window and param.window.ring
         if ring then ring.name = of_loop(ring.region, prefix, "WINDOW"):lower() end
-        local chunk = param.chunk and param.chunk.ring
-        if chunk then chunk.name = of_loop(chunk.region, prefix, "CHUNK"):lower() end
     end
+    name_runs(g, prefix, "window")
+    name_runs(g, prefix, "chunk")
     for _, loop in ipairs(loops) do loop[3] = loop_of[loop[1]] end
     return list, loops
 end

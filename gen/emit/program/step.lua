@@ -2,6 +2,7 @@
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
+local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
@@ -15,6 +16,7 @@ local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local text = require "base.text"
 local update = require "emit.boundary.update"
 local windows = require "emit.boundary.windows"
@@ -83,10 +85,32 @@ local function start_of_layers(exchange, layered, target)
         ("((%s - l) %% %d == 0 || l == 0)"):format(count, layers), target)
 end
 
+-- Appends the lines of what happens in some iterations: entries { loop, at } of a node; in C a number is at[l] - first.
+-- what: of the names of tables; line(number, when, entry): the line with a number, as text; when: the condition, or
+-- false. names: { [what] = how many tables the body has }.
+local function add_by_layer(list, entries, first, what, names, line)
+    for _, entry in ipairs(entries or {}) do
+        local numbers = {}
+        for l, number in ordered.each(entry.at) do numbers[l] = number - first end
+        local number, when, rows = by_layer.number(entry.loop, numbers, ("%s_%d"):format(what, (names[what] or 0) + 1))
+        if rows then
+            names[what] = (names[what] or 0) + 1
+            list[#list + 1] = rows
+        end
+        list[#list + 1] = line(number, when or false, entry)
+    end
+    return list
+end
+
+local function conditional(when, line) return when and ("if (%s) %s"):format(when, line) or line end
+
 -- The lines before a node: the windows that it writes must be free.
-local function needs_of(node, target)
+local function needs_of(node, names, target)
     local list = ordered.collect(node.needs or {}, function(bucket)
         return ("bucket_wait(%s, m, %d);"):format(target.worker, bucket - 1)
+    end)
+    add_by_layer(list, node.needs_at, 1, "WAITS", names, function(bucket, when)
+        return conditional(when, ("bucket_wait(%s, m, %s);"):format(target.worker, bucket))
     end)
     for _, layered in ipairs(node.needs_layers or {}) do
         local layers, last = layered.layers, c_text.last(layered.loop)
@@ -101,17 +125,10 @@ local function needs_of(node, target)
 end
 
 -- The lines before a node: the chunks of parameters that it reads must be there.
-local function gathers_of(node, target)
-    return ordered.collect(node.gathers or {}, function(use)
-        local list, loop, place = use.pass:upper() .. "_CHUNKS", use.loop, tostring(use.first)
-        local head = use.first > 0 and use.first .. " + " or ""
-        if loop and loop.step > 0 then
-            place = head .. "l"
-        elseif loop then
-            place = ("%s%s%s - l"):format(head, c_text.last(loop), use.skip > 0 and " - " .. use.skip or "")
-        end
-        local when = use.skip > 0 and ("if (l < %s) "):format(c_text.last(loop)) or ""
-        return ("%schunk_need(%s, m, &%s, %s);"):format(when, target.worker, list, place)
+local function gathers_of(node, names, target)
+    return add_by_layer({}, node.gathers, 0, "NEEDS", names, function(place, when, entry)
+        return conditional(when, ("chunk_need(%s, m, &%s_CHUNKS, %s);"):format(target.worker, entry.pass:upper(),
+            place))
     end)
 end
 
@@ -122,34 +139,46 @@ local function opening_of(region)
         or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(region), region.name) }
 end
 
+-- The lines behind a node: the buckets that it completes start.
+local function starts_of(node, exchanges, names, target)
+    local list = ordered.collect(node.completes or {}, function(bucket)
+        return start_of(exchanges[bucket], tostring(bucket - 1), false, target)
+    end)
+    for _, layered in ipairs(node.completes_layers or {}) do
+        list[#list + 1] = start_of_layers(exchanges[layered.first], layered, target)
+    end
+    return add_by_layer(list, node.completes_at, 1, "STARTS", names, function(bucket, when, entry)
+        return start_of(exchanges[entry.at[ordered.keys(entry.at)[1]]], bucket, when, target)
+    end)
+end
+
 -- The lines of a body. exchanges: those of the graph, nil outside of the backward pass; each bucket starts behind the
 -- node that completes it.
 local function lines_of(body, exchanges, pad, out, target)
+    local names = {}
+    local function append(lines)
+        for _, line in ipairs(lines) do out[#out + 1] = pad .. line:gsub("\n", "\n" .. pad) end
+    end
     for i, node in ipairs(body) do
-        for _, line in ipairs(exchanges and needs_of(node, target) or {}) do out[#out + 1] = pad .. line end
-        for _, line in ipairs(gathers_of(node, target)) do out[#out + 1] = pad .. line end
+        if exchanges then append(needs_of(node, names, target)) end
+        append(gathers_of(node, names, target))
         local before = body[i - 1]
-        if waits(node, target) and not (before and before.op ~= "times") then out[#out + 1] = pad .. target.barrier end
+        if waits(node, target) and not (before and before.op ~= "times") then append { target.barrier } end
         if node.op == "times" then
-            for _, line in ipairs(opening_of(node)) do out[#out + 1] = pad .. line end
+            append(opening_of(node))
             local inner = lines_of(node.body, exchanges, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
                 out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
                     t.place.slot == "next" and "for the next iteration" or "from the iteration before")
             end
             table.move(inner, 1, #inner, #out + 1, out)
-            out[#out + 1] = pad .. "}"
+            append { "}" }
         else
             local print = node.kernel.print or kernels.call
             local waiting = target.barrier and (node.fence or waits(body[i + 1], target))
             out[#out + 1] = print(node.kernel, pad, target, waiting and " " .. target.barrier or "")
         end
-        for _, bucket in ipairs(exchanges and node.completes or {}) do
-            out[#out + 1] = pad .. start_of(exchanges[bucket], tostring(bucket - 1), false, target)
-        end
-        for _, layered in ipairs(exchanges and node.completes_layers or {}) do
-            out[#out + 1] = pad .. start_of_layers(exchanges[layered.first], layered, target)
-        end
+        if exchanges then append(starts_of(node, exchanges, names, target)) end
     end
     return out
 end
@@ -246,6 +275,12 @@ function step.passes(g, config, context)
     }
 end
 
+-- What is made once per update behind it: copies of weights, what a rank sends of its parameters.
+local function view_lines(g, list, target)
+    if sent.is_used(g) then list[#list + 1] = ("sent_pack(%s, m);"):format(target.worker) end
+    return #list > 0 and list or { target.no_views }
+end
+
 --- Template arguments of the boundary, the same for all targets; cut and buckets are there with ranks.
 function step.boundary(g, config, context)
     local target = context.target
@@ -253,14 +288,14 @@ function step.boundary(g, config, context)
     return {
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
-        cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
-            ranges.cutting(g, config, context.ranges)),
+        cut = (g.ranks or g.state_file ~= nil) and text.block((sections.render(context.template("program/update.c"),
+            ranges.cutting(g, config, context.ranges)):gsub("\n$", ""))),
         buckets = #g.collectives > 0 and { overlap = config.overlap,
             parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,
             collected = g.summed_elements > g.trained_elements } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
-        view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
+        view_calls = block_of(view_lines(g, lines(g.views, ""), target)),
     }
 end
 

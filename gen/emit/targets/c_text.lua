@@ -77,16 +77,19 @@ function c_text.slot(t)
     return p.carry.kept and k or ("(%s & 1)"):format(k), p.distance
 end
 
---- " + h_window(l)": the offset of the gradients of layer l from those of the first window, in elements; nil where
---- layers do not take turns in windows.
-function c_text.window(param)
-    return param.window and param.window.ring and (" + %s(l)"):format(param.window.ring.name) or nil
+-- " + h_window(l)": the offset of layer l in windows, in elements; nil where layers lie as in the flat space. place: of
+-- a parameter, by the pass windows or chunks.
+local function turn(place)
+    local turns = place and (place.ring or place.run)
+    return turns and (" + %s(l)"):format(turns.name) or nil
 end
 
---- " + h_chunk(l)": the same of the values of layer l, where layers take turns in the memory of chunks.
-function c_text.chunk(param)
-    return param.chunk and param.chunk.ring and (" + %s(l)"):format(param.chunk.ring.name) or nil
-end
+--- " + h_window(l)": the offset of the gradients of layer l from those of the first window, or of layer 0, in elements;
+--- nil where layers do not take turns in windows.
+function c_text.window(param) return turn(param.window) end
+
+--- " + h_chunk(l)": that of the values of layer l, where layers take turns in the memory of chunks.
+function c_text.chunk(param) return turn(param.chunk) end
 
 --- Whether a value gets a pointer variable in the loop body: it is carried from the last iteration or to the next.
 function c_text.is_named(t)

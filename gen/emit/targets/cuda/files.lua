@@ -1,6 +1,7 @@
 -- cuda_files: the CUDA target's parts of model.h, model.c, main.c and the Makefile, its arenas, and its files of the
 -- runtime.
 local batch = require "emit.program.batch"
+local chunks = require "emit.boundary.chunks"
 local cuda_step = require "emit.targets.cuda.step"
 local graphs = require "emit.targets.cuda.graphs"
 local hopper = require "emit.targets.cuda.hopper"
@@ -15,7 +16,7 @@ local PAGE = 4096
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
 -- Arenas of which no file has anything.
-local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true }
+local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
 
 --- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
@@ -78,11 +79,16 @@ local function model_fields(g, config)
     if config.mode.ranks then
         local ranks = {
             "ga_nccl *nccl;",
-            "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
+            ("ga_cuda_stream reducing;         /* %s */"):format(g.sharded.parameters
+                and "gathers, and sums over the ranks, beside the kernels"
+                or "sums over the ranks beside the backward pass"),
             "ga_event forked, joined;",
-            windows.events(g) > 0 and ("ga_event left[%d]; /* a bucket has left its window */"):format(
-                windows.events(g)) or nil,
         }
+        local left, gathered = windows.events(g), chunks.events(g)
+        if left > 0 then ranks[#ranks + 1] = ("ga_event left[%d]; /* a bucket has left its window */"):format(left) end
+        if gathered > 0 then
+            ranks[#ranks + 1] = ("ga_event gathered[%d]; /* a chunk is in its window */"):format(gathered)
+        end
         table.move(ranks, 1, #ranks, #list + 1, list)
     end
     return lines(list)
@@ -125,9 +131,9 @@ end
 
 --- More assignments of model.c's place().
 function cuda_files.flat_places(g)
-    local list = { "m->device_w = m->device_memory[DEVICE_PARAMETERS];",
-        "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
-    if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
+    local list = { not g.sharded.parameters and "m->device_w = m->device_memory[DEVICE_PARAMETERS];" or nil }
+    if not g.sharded.gradients then list[#list + 1] = "m->device_g = m->device_memory[DEVICE_GRADIENTS];" end
+    if g.residues then list[#list + 1] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.sharded.state and {} or g.state_names) do
         list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
     end

@@ -104,7 +104,7 @@ local function launch_of(name)
             return { blocks = blocks * split_of(node, dtype), threads = launches.THREADS }
         end
         local parts = node.attrs.parts
-        local many = not parts and runs >= LARGEST       -- few blocks are under way
+        local many = not (parts or node.octets) and runs >= LARGEST     -- few blocks are under way
         return { blocks = blocks * (parts or 1), threads = many and LARGEST or launches.THREADS }
     end
 end

@@ -3,6 +3,7 @@
 -- Invariant: the struct step of host and device is printed from one list.
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
+local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
 local division = require "emit.boundary.division"
@@ -227,7 +228,8 @@ local function transfers(g, up)
         out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
-    add("w", "m->flat_w", "FLAT")
+    add("w", "m->flat_w", g.sharded.parameters and "(size_t)m->division.own.elements" or "FLAT")
+    if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
     add("g", "m->flat_g", g.sharded.gradients and "(size_t)m->division.own.elements" or "SUMMED",
         g.half_sums and "bf16" or nil)
     if g.sharded.gradients and g.summed_elements > g.trained_elements then
@@ -263,12 +265,26 @@ end
 
 -- How buckets are exchanged, from the flat space or from windows.
 local function bucket_section(g, arguments)
-    if not g.ranks then return false end
     if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
     local _, first = windows.gap_tables(g)
     local own = ordered.copy(arguments, { gap_rows = first })
     own.parameters = nil            -- the host clears no gaps
     return { "windows", own }
+end
+
+-- What ranks exchange in micro-steps and at the boundary, in front of its callers.
+local function exchanges(g, config, context, buckets)
+    if not g.ranks then return false end
+    local divided = g.sharded.parameters
+    local list = sections.render(context.template("program_cuda/exchanges.c"), {
+        bucket_section(g, buckets),
+        divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
+        divided and { "chunks", {} } or g.sharded.state and { "gather", {} },
+        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements } }
+            or { "connect", { sharded = g.sharded.state } },
+        { "small_sum", { split = clip.writes(config) } },
+    })
+    return text.block((list:gsub("\n+$", "")))
 end
 
 local function step_text(g, config, context, header)
@@ -283,11 +299,9 @@ local function step_text(g, config, context, header)
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
             twins = twins } },
         ranks and { "order", {} }, { "includes", {} },
-        b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
+        b.ranges, b.cut, exchanges(g, config, context, b.buckets),
+        { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
-        bucket_section(g, b.buckets), g.sharded.state and { "gather", {} },
-        ranks and { "connect", { sharded = g.sharded.state } },
-        g.ranks and { "small_sum", { split = clip.writes(config) } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
@@ -295,7 +309,8 @@ local function step_text(g, config, context, header)
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "evaluations", { name = name, chunked = chunked } },
-        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state } } or false,
+        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
+            gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
