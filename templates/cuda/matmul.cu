@@ -131,9 +131,9 @@ GA_DEVICE void $(fn)_row($(params.row)) {
 
 GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
-    extern __shared__ __align__(1024) ga_byte memory[];
+    extern __shared__ __align__(128) ga_byte memory[];
     ga_boxes_product<$(shape.M), $(shape.N), $(shape.K), $blocks, A_TURNED, B_TURNED>(
-        memory, a_boxes, b_boxes, parts,
+        memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, parts,
         [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
 }
 //% if in_parts then

@@ -21,8 +21,9 @@ local LEAST = 1e9
 -- as bits depend on their number. A run has at least FEW slices, since parts cost as much as some.
 local BLOCKS, FEW = 132, 4
 
--- A ring of four slices, the strips of eight warps, eight gates.
-local SHARED = 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
+-- A ring of four slices that begins at a multiple of 1024 bytes, the strips of eight warps, eight gates. Were the
+-- alignment that of the array, NVRTC would enlarge the shared memory of all other kernels, too.
+local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
 
 -- The architecture that has these instructions, and no other.
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
