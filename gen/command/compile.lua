@@ -66,6 +66,7 @@ local function lower(path, o, sets, choice)
     profile.f32(c)
     local facts = profile.get(c.profile)
     local target = targets.of(c)
+    c.narrow_wire = target.narrow_wire or false
     c.behind, c.parts, c.writes_half = target.behind or {}, target.parts or {}, target.writes_half or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)

@@ -19,6 +19,23 @@ function bucket_spans.bucket_of(g, param, l)
     end
 end
 
+--- Elements of the flat space that a tensor of n takes: it ends where cuts may be.
+function bucket_spans.taken(n) return (n + 15) // 16 * 16 end
+
+--- Where the tensor at element `at` of the flat space lies in the window that its bucket is gathered into, in elements
+--- of the program's type. A parameter that kernels read in 16 bits takes half as much there as in the flat space.
+function bucket_spans.place(bucket, at)
+    local place = at - bucket.offset
+    for _, param in ipairs(bucket.half and bucket.params or {}) do
+        for l = 0, graph.is_half(param.value) and param.count - 1 or -1 do
+            local first = param.flat.offset + l * param.flat.stride
+            local before = first >= bucket.offset and first < at
+            place = place - (before and bucket_spans.taken(param.flat.n) // 2 or 0)
+        end
+    end
+    return place
+end
+
 -- The nodes of a body in the order of the program, as { node, loop, l, outer }; outer: { node, from, to }, the node of
 -- the body that it belongs to and the numbers of its steps.
 local function steps_of(body)
@@ -94,7 +111,7 @@ function bucket_spans.number(entry, l) return entry.at[entry.loop and l or 0] en
 
 --- Where layer l of a parameter lies, in elements; place: its place in the memory of chunks or of windows, as
 --- param.chunk or param.window without a ring (passes/layer_runs.lua).
-function bucket_spans.place(place, param, l)
+function bucket_spans.layer_at(place, param, l)
     return place.offset + (place.run and place.run.offsets[l] or l * param.flat.stride)
 end
 

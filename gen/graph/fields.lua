@@ -48,19 +48,20 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, partial, collected, region, "
-        .. "filled, handler }; of = { first_bucket, bucket_layers }: it has layers of a region; partial: the set of "
-        .. "parameters of which it has some layers, where it may begin and end inside of one; collected: it has what a "
-        .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
-        .. "parameters (layout)",
+        .. "filled, handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; "
+        .. "partial: the set of parameters of which it has some layers, where it may begin and end inside of one; "
+        .. "collected: it has what a cycle collects; region: of its first parameters; filled: elements of its tensors; "
+        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some "
+        .. "of them in 16 bits, and the elements of `real` that its window takes (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
-        .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
+        .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
         .. "group = whose lists exchange it, nil: all ranks }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
-    chunks = "{ elements, prefetch, orders, places }: memory for parameters that are gathered before use; how many "
-        .. "gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of each "
-        .. "bucket begins (chunks)",
+    chunks = "{ elements, prefetch, orders, places, sent }: memory for parameters that are gathered before use; how "
+        .. "many gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of "
+        .. "each bucket begins; sent: whether some of them travel in 16 bits (chunks)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
@@ -71,8 +72,10 @@ fields.graph = {
         .. "(emit/program/one_row.lua)",
     forward_only = "the graph of a program that only predicts, for one row, or as text why there is none "
         .. "(forward_only); it is lowered where its library is written (emit/program/predictor.lua)",
-    arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
-        .. "of which a rank has only a part (memory)",
+    arenas = "{ name, elements, state, sharded, filed, dtype, doc }: arrays that the program allocates; sharded: the "
+        .. "state of which a rank has only a part; filed: whether its last elements lie in a file (memory)",
+    state_file = "{ folder, fraction, arrays, window }: that part of the states named in `arrays` lies in a file, of "
+        .. "which `window` elements of each pass through memory at once; nil: all lies in memory (update)",
 }
 
 fields.tensor = {
@@ -144,7 +147,7 @@ fields.region = {
     frame = "{ blocks, size }: memory of one iteration (memory)",
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
-    part = "of the boundary: own or others, if it goes over parts of the run (update)",
+    part = "of the boundary: own, others or swept, if it goes over parts of the run (update)",
     barrier = "of a loop over parts: whether all workers wait before it (sync)",
 }
 

@@ -9,15 +9,15 @@ Path.__index = Path
 
 -- Where kernels look for layer l of a parameter, from the beginning of the window of bucket i; and where it is there.
 local function places_of(g, param, i, l)
-    return bucket_spans.place(param.chunk, param, l) - g.chunks.places[i],
-        param.flat.offset + l * param.flat.stride - g.buckets[i].offset
+    return bucket_spans.layer_at(param.chunk, param, l) - g.chunks.places[i],
+        bucket_spans.place(g.buckets[i], param.flat.offset + l * param.flat.stride)
 end
 
 function Path:start(g, i, broken)
     local places, from = g.chunks.places, g.chunks.places[i]
     for other, bucket in ipairs(g.buckets) do
         local at = places[other]
-        if at and at < from + g.buckets[i].n and from < at + bucket.n then
+        if at and at < from + g.buckets[i].gathered and from < at + bucket.gathered then
             if self.coming[other] and other ~= i then
                 broken(("the gather of chunk %d takes the memory of chunk %d, which is under way"):format(i, other))
             end

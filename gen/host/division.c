@@ -11,12 +11,13 @@ static int64_t integer_in(lua_State *L, int table, int i) {
     return value;
 }
 
-/* A bucket { offset, n, whole }. */
+/* A bucket { offset, n, sharing }. */
 static ga_bucket bucket_in(lua_State *L, int table, int i) {
     lua_rawgeti(L, table, i);
+    static const char *const SHARINGS[] = {"element", "tensor", "bucket", NULL};
     ga_bucket b = {.offset = integer_in(L, lua_gettop(L), 1), .n = integer_in(L, lua_gettop(L), 2)};
     lua_rawgeti(L, -1, 3);
-    b.whole = lua_toboolean(L, -1);
+    b.sharing = (ga_sharing)luaL_checkoption(L, -1, NULL, SHARINGS);
     lua_pop(L, 2);
     return b;
 }

@@ -53,8 +53,8 @@
  *                          ids of the 256 bytes; merges: left, right, joined id in learned order, packed, 32 bits each
  *   word_pieces(list, unknown)  the tokenizer of BERT's uncased models: a function from text, UTF-8, to
  *                          ids of 32 bits, packed. list: the texts of ids 0, 1, ...; unknown: an id
- *   division(buckets, starts, ranks)   of each bucket { offset, n, whole } the ranks + 1 cuts, from its beginning;
- *                          starts: first elements of tensors in whole buckets (runtime/ranks/shard.h)
+ *   division(buckets, starts, ranks)   of each bucket { offset, n, "element" | "tensor" | "bucket" } the ranks + 1
+ *                          cuts, from its beginning; starts: first elements of tensors (runtime/ranks/shard.h)
  *   distance(type, x, at_x, y, at_y, count)   the largest |x - y| of `count` elements, "F32" or "F64", that lie in two
  *                          texts from bytes at_x and at_y on (from 1), NaN if one is; the largest |y| that is no NaN
  *   floats, transposed, checksums   of tensors and their files (numbers.h)

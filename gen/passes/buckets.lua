@@ -7,10 +7,10 @@ local ordered = require "base.ordered"
 -- The layer that an item's parameters belong to.
 local function layer_of(item) return item.params[1].name:match("^(.*)%.") or item.params[1].name end
 
--- Whether an item goes to the bucket before it. A chunk, which is gathered too, is a layer.
-local function joins(g, config, bucket, item)
+-- Whether an item goes to the bucket before it. A chunk is a layer.
+local function joins(config, bucket, item)
     if bucket and bucket.handler ~= item.params[1].handler then return false end
-    if not g.sharded.parameters then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
+    if not config.chunks then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
     return bucket and not item.region and not bucket.region and layer_of(bucket) == layer_of(item)
 end
 
@@ -59,7 +59,7 @@ local function by_layers(g, config, items, limit, aligned)
                     of = item }
                 behind = from
             end
-        elseif joins(g, config, last, item) then
+        elseif joins(config, last, item) then
             last.n = last.n + n
             table.move(item.params, 1, #item.params, #last.params + 1, last.params)
         else
@@ -136,7 +136,7 @@ return function(g, config, items, chunk, aligned)
     if chunk then
         by_size(g, items, chunk, aligned)
     else
-        by_layers(g, config, items, g.sharded.parameters and 0 or config.bucket_elements, aligned)
+        by_layers(g, config, items, config.chunks and 0 or config.bucket_elements, aligned)
     end
     collected_bucket(g)
 end

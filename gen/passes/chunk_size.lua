@@ -88,11 +88,11 @@ end
 local function undivided(g, config, sizes, aligned)
     local elements, with_gaps = sum_of(sizes), 0
     for _, n in ipairs(sizes) do with_gaps = with_gaps + aligned(n) end
-    config.mode = config.catalog.modes:get(config.mode.undivided)
-    g.sharded, config.bucket_elements = config.mode.sharded, with_gaps
     graph.decide(g, "chunks", "one that is gathered", ("too small to shard: %s elements are fewer than min_chunk_size, "
         .. "%s: each process has all of them, as with %q"):format(text.commas(elements), text.commas(least_of(config)),
-        config.mode.name))
+        config.mode.undivided or config.mode.name))
+    config.mode = config.catalog.modes:get(config.mode.undivided or config.mode.name)
+    g.sharded, config.bucket_elements, config.chunks = config.mode.sharded, with_gaps, nil
 end
 
 local function chosen(g, chunk, why)

@@ -14,7 +14,7 @@
 --                                                 entry: of node.gathers, one for each chunk that it may need
 --   g.chunks.orders[entry.pass][k + 1]            the number of the bucket at place k
 --   g.chunks.places[bucket]                       where its window begins
---   bucket_spans.place(param.chunk, param, l)     where layer l of a parameter lies, in the window of its bucket
+--   bucket_spans.layer_at(param.chunk, param, l)  where layer l of a parameter lies, in the window of its bucket
 --
 -- If chunks are layers, those of a loop have a ring of prefetch + 1 windows: layer l has window l % (prefetch + 1), so
 -- a gather takes the window of the layer that has just been left. Any other chunk has a window from the start of its
@@ -94,13 +94,13 @@ local function blocks_of(g, times, stays, slots)
         if item and i == item.first_bucket then
             local members = {}
             for k = 0, item.count - 1 do members[k + 1] = i + k end
-            local block = { members = members, times = joined(times, members, stays), stride = item.size,
+            local block = { members = members, times = joined(times, members, stays), stride = bucket.gathered,
                 slots = math.min(slots, item.count) }
-            block.size = block.slots * item.size
+            block.size = block.slots * block.stride
             list[#list + 1] = block
         elseif not item and times[i] then
-            list[#list + 1] = { members = { i }, times = joined(times, { i }, stays), size = bucket.n, stride = 0,
-                slots = 1 }
+            list[#list + 1] = { members = { i }, times = joined(times, { i }, stays), size = bucket.gathered,
+                stride = 0, slots = 1 }
         end
     end
     return list
@@ -125,7 +125,7 @@ local function place_parameters(g)
     end)
     layer_runs(placed, function(param, l)
         local i = bucket_spans.bucket_of(g, param, l)
-        return g.chunks.places[i] + param.flat.offset + l * param.flat.stride - g.buckets[i].offset
+        return g.chunks.places[i] + bucket_spans.place(g.buckets[i], param.flat.offset + l * param.flat.stride)
     end, function(param, offset, run) param.chunk = { offset = offset, run = run } end)
     for _, joint in ipairs(g.joints) do joint.chunk = joint.members[1].chunk end
 end
@@ -137,7 +137,7 @@ function chunks.run(g, config)
         spans[name], steps[name] = bucket_spans.list(g, g[name], bucket_spans.each_read)
     end
     local stays, times, before = staying(spans.forward, spans.evaluation), {}, 0
-    g.chunks = { prefetch = config.prefetch, orders = {}, places = {} }
+    g.chunks = { prefetch = config.prefetch, orders = {}, places = {}, sent = config.sends_half }
     for _, name in ipairs(PASSES) do
         local gathered
         gathered, g.chunks.orders[name] = order_of(name, spans[name], stays)

@@ -5,7 +5,7 @@
 --   zero1:  the same                     ->   behind n: start the reduce-scatter of the bucket of w
 --
 -- A bucket is cut into a part for each rank at any place; at the beginnings of tensors where a rule of its optimizers
--- needs whole tensors.
+-- needs whole tensors; nowhere where the spec gives whole chunks to ranks.
 --
 -- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
 -- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
@@ -83,12 +83,13 @@ local function note_partial(g)
 end
 
 -- Why a bucket is what it is.
-local function reason(g, bucket, collective, limit)
+local function reason(config, bucket, collective)
+    local limit = config.bucket_elements
     if bucket.collected then
         return ("collected over a cycle for running statistics; its %s starts behind the first complete gradient")
             :format(collective)
     end
-    if g.sharded.parameters then
+    if config.chunks then
         return ("a chunk of parameters; its %s starts where its last gradient is complete"):format(collective)
     end
     return bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(limit,
@@ -107,11 +108,18 @@ local function is_whole(g, bucket)
     return false
 end
 
+-- How a bucket is divided over the ranks (runtime/ranks/shard.h).
+local function sharing(g, config, bucket)
+    if bucket.collected then return "element" end
+    if config.owned then return "bucket" end
+    return not g.handlers and is_whole(g, bucket) and "tensor" or "element"
+end
+
 local function check_number(g, config)
     local each = g.sharded.parameters and 2 or 1        -- a chunk is gathered too
     if each * #g.buckets <= MOST then return end
-    if each == 2 then
-        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: %s"):format(#g.buckets, MOST // 2,
+    if config.chunks then
+        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: %s"):format(#g.buckets, MOST // each,
             config.chunks.rule == "layer" and not config.chunks.size and "a `times` of equal layers, a chunk_size, or "
             .. "another mode" or "larger ones"), {})
     end
@@ -141,10 +149,10 @@ function collectives.run(g, config)
         local kind = bucket.collected and "all_reduce" or reduces.collective
         g.collectives[#g.collectives + 1] = { kind = kind, role = bucket.collected and "last" or reduces.role,
             bucket = i, n = bucket.n, offset = bucket.offset,
-            wire = not bucket.collected and config.wire or g.real, whole = not g.handlers and is_whole(g, bucket),
+            wire = not bucket.collected and config.wire or g.real, sharing = sharing(g, config, bucket),
             group = entry and entry.group }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            reason(g, bucket, kind, config.bucket_elements) .. (entry and "; handler " .. entry.name or ""))
+            reason(config, bucket, kind) .. (entry and "; handler " .. entry.name or ""))
     end
     return true
 end

@@ -16,6 +16,7 @@
 -- weight in the order in which it and the gradient of its input read it.
 local buckets = require "passes.buckets"
 local chunk_size = require "passes.chunk_size"
+local gathered = require "passes.gathered"
 local graph = require "graph.graph"
 local handlers = require "spec.handlers"
 local ordered = require "base.ordered"
@@ -305,7 +306,7 @@ function layout.narrow_views(g, config)
             local op = config.ops[node.op]
             for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
                 local t = node.ins[key]
-                if t and t.kind == "param" and op.half[key] then
+                if t and t.kind == "param" and op.half[key] and not graph.is_half(t) then
                     local kind = panels_of(config, node)
                     node.ins = ordered.copy(node.ins, { [key] = kind and panelled(g, config.builder, t.param, kind)
                         or narrowed(g, config.builder, t.param) })
@@ -313,45 +314,6 @@ function layout.narrow_views(g, config)
                 end
             end
         end)
-    end
-end
-
--- Rounds the weights that the nodes of a body read in 16 bits before the first of them: a weight of a loop's layers in
--- the loop, any other before all loops. reader: the loop around the body; made: copies that stand before it.
-local function round_weights(g, config, body, reader, made)
-    local nodes, b, inside = table.move(body, 1, #body, 1, {}), config.builder, {}
-    for i = 1, #body do body[i] = nil end
-    local function copy_of(param, node)
-        local copies = param.region and inside or made
-        if not copies[param] then
-            b.at, b.path, b.body, b.scope = node.at, {}, param.region and body or made.body, param.region and reader
-            copies[param] = b:cast(param.value, g.half, param.value.name .. "_" .. g.half)
-            copies[param].rowless = true
-        end
-        return copies[param]
-    end
-    for _, node in ipairs(nodes) do
-        if not reader then made.body = body end
-        if node.op == "times" then round_weights(g, config, node.body, node, made) end
-        local op = config.ops[node.op]
-        for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
-            local t = node.ins[key]
-            if t and t.kind == "param" and t.param.used and op.half[key] then
-                node.ins = ordered.copy(node.ins, { [key] = copy_of(t.param, node) })
-            end
-        end
-        body[#body + 1] = node
-    end
-end
-
--- How weights reach products: in windows that are gathered for each pass, where a copy would be made as often; rounded
--- behind the gather if products read 16 bits.
-local function windowed(g, config)
-    for _, name in ipairs(g.half and BODIES or {}) do round_weights(g, config, g[name], nil, {}) end
-    for _, param in ipairs(graph.units(g)) do
-        if param.used and #param.shape > 1 then
-            graph.decide(g, param.name, "home", "it is gathered for each pass, and a copy would be made as often")
-        end
     end
 end
 
@@ -377,7 +339,7 @@ end
 function layout.run(g, config)
     set_handlers(g, config)
     number(g)
-    local chunk = g.sharded.parameters and chunk_size.choose(g, config, aligned) or nil
+    local chunk = config.chunks and chunk_size.choose(g, config, aligned) or nil
     local items = items_of(g, "used", not chunk)
     g.trained_elements = place_parameters(items, 0)
     g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)
@@ -388,7 +350,7 @@ function layout.run(g, config)
     segments(g, items)
     buckets(g, config, items, chunk, aligned)
     if g.sharded.parameters then
-        windowed(g, config)
+        gathered.set(g, config)
     elseif not config.without:has("layout") then
         pack_views(g, config)
         if config.octets then octet_views(g, config) end

@@ -150,6 +150,10 @@ local function place_flat(g)
             t.place = { arena = arena, offset = flat.offset // each, stride = flat.stride // each, slots = param.count }
         end
         at(param.value, "parameters")
+        local chunk = param.chunk
+        if chunk then
+            param.value.place.offset, param.value.place.stride = chunk.offset, param.flat.stride
+        end
         if param.gradient then at(param.gradient, "gradients") end
         if param.residue then at(param.residue, "residues") end
         if param.collected then at(param.collected, "collected") end
@@ -200,6 +204,7 @@ function memory.run(g)
         { sharded = divided and "parameters" or nil })
     if divided then
         add("chunks", g.chunks.elements, "parameters in use")
+        if g.chunks.sent then add("sent", 0, "what is gathered in 16 bits", { sharded = "sent" }) end
         if rest > 0 then add("untrained", rest, "frozen parameters, running statistics") end
     end
     add("gradients", g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements, "their sums over a cycle",
@@ -212,7 +217,8 @@ function memory.run(g)
     if g.residues then add("residues", g.summed_elements, "what the sums round off") end
     for _, name in ipairs(g.state_names) do
         add("state_" .. name, g.states:get(name).elements, "state of the optimizer", { state = true,
-            sharded = g.sharded.state and name or nil })
+            sharded = g.sharded.state and name or nil,
+            filed = g.state_file and ordered.find(g.state_file.arrays, name) ~= nil or nil })
     end
     add("views", views, "copies of weights, as products read them")
     add("activations", height, "values of a micro-step")

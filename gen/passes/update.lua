@@ -16,10 +16,12 @@
 --
 -- With ranks each measures its own part of the flat space, and the sums are added up; where the state is divided too,
 -- each rank updates its own part, and all gather the parameters, unless these are divided too. A loop over the parts of
--- a run has `part`: "own", or "others", those of all other ranks.
+-- a run has `part`: "own", or "others", those of all other ranks, or "swept", own parts whose state lies together where
+-- the last of it is in a file (state_file.lua).
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
 local ordered = require "base.ordered"
+local state_file = require "passes.state_file"
 local update_names = require "passes.update_names"
 local update_rule = require "passes.update_rule"
 
@@ -86,7 +88,7 @@ local function add(context, op, ins, outs, attrs, fence)
     return node
 end
 
--- The context of a run over `count` layers: a loop where there are several, or parts ("own", "others") of a run.
+-- The context of a run over `count` layers: a loop where there are several, or parts of a run.
 local function over_layers(g, config, s, part)
     if s.count == 1 and not part then return { at = config.optimizer.at, body = g.boundary } end
     local of = s.param and s.param.region
@@ -236,8 +238,10 @@ local function sums_of(s, numbers)
     return (numbers.rows * numbers.matrices + numbers.tall - 1) // numbers.tall
 end
 
--- The context of an update of a run: all of it, or the rank's own parts.
-local function updated(g, config, s) return over_layers(g, config, s, g.sharded.state and "own" or nil) end
+-- The context of an update of a run: all of it, the rank's own parts, or the parts that its state is read in.
+local function updated(g, config, s)
+    return over_layers(g, config, s, g.state_file and "swept" or g.sharded.state and "own" or nil)
+end
 
 -- Appends the node that does `part` ("", "_sums", ...) of the rule to run s; more_ins, more_outs: operands beside w,
 -- g, states and the step, which statements and expressions name.
@@ -407,9 +411,11 @@ local function gather(g, config)
     add(context, "parameters_gather", { { "w", w } }, { { "w", w } }, nil, true)
 end
 
---- Sets g.boundary; g.iterations, the functions that its nodes call; g.norm; g.partials, how many doubles they need.
+--- Sets g.boundary; g.iterations, the functions that its nodes call; g.norm; g.partials, how many doubles they need;
+--- g.state_file.
 function update.run(g, config)
     g.boundary, g.iterations, g.partials = {}, {}, 0
+    g.state_file = state_file.of(g, config)
     update_names.set(g, config)
     local step = { name = "step", kind = "scalar", shape = { 1 }, dtype = "f64",
         place = { arena = "step", offset = 0, slots = 1 } }
@@ -426,6 +432,9 @@ function update.run(g, config)
     end
     for _, s in ipairs(list) do
         if s.group.rule.scope ~= "matrix" then sweep(g, config, s, step) end
+    end
+    if g.state_file then
+        add({ at = config.optimizer.at, body = g.boundary }, "state_finish", {}, {}, nil, true)
     end
     move_statistics(g, config, step)
     if g.sharded.state and not g.sharded.parameters then gather(g, config) end

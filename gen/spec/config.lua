@@ -9,6 +9,7 @@ local expr = require "base.expr"
 local groups = require "spec.groups"
 local handlers = require "spec.handlers"
 local metrics = require "spec.metrics"
+local nvme = require "spec.nvme"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
@@ -147,14 +148,15 @@ end
 
 -- Words about chunks, and whether they are about the search for their size.
 local CHUNKS = { { "chunks" }, { "prefetch" }, { "chunk_size" }, { "chunk_search_range", true },
-    { "chunk_search_n_grids", true }, { "min_chunk_size", true } }
+    { "chunk_search_n_grids", true }, { "min_chunk_size", true }, { "enable_distributed_storage" } }
 
 -- A size in elements.
 local function elements_of(c, size)
     return size and (size.elements or size.bytes // (c.precision == "f64" and 8 or 4))
 end
 
--- The chunks of a mode that divides the parameters, and how many gathers run ahead of the kernels.
+-- The chunks of a mode that divides the parameters, how many gathers run ahead of the kernels, and whether chunks are
+-- owned as a whole. Where each process keeps all of them the mode is another one, whose buckets they are.
 local function chunks_of(c, parallel, at)
     local divides = c.mode.sharded.parameters
     local searches = (parallel.chunks or "layer") ~= "layer" and not parallel.chunk_size
@@ -172,7 +174,15 @@ local function chunks_of(c, parallel, at)
         diag.fail(diag.field(at, "bucket"), ('parallel: bucket is given, and with "%s" a chunk of parameters is what '
             .. "collectives move: expected none"):format(c.parallel), {})
     end
-    c.prefetch = parallel.prefetch or 1
+    if not divides then return end
+    local stored = parallel.enable_distributed_storage
+    if stored == false and parallel.prefetch then
+        diag.fail(diag.field(at, "prefetch"), "parallel: prefetch is given, and with enable_distributed_storage = "
+            .. "false nothing is gathered: expected none", {})
+    elseif stored == false then
+        c.mode = c.catalog.modes:get(c.mode.undivided)
+    end
+    c.prefetch, c.owned = parallel.prefetch or 1, stored == "owner"
     c.chunks = { rule = searches and parallel.chunks or "layer", size = elements_of(c, parallel.chunk_size),
         range = elements_of(c, parallel.chunk_search_range) or 1 << 26, grids = parallel.chunk_search_n_grids or 4096,
         least = elements_of(c, parallel.min_chunk_size) }
@@ -448,6 +458,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)
     handlers.read(c, parallel, c.parallel_at, events)
+    nvme.read(c, parallel, c.parallel_at)
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == BUCKET and (25 << 20) // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes

@@ -207,6 +207,9 @@ words.list = {
             .. "fewer is not divided; for utilization the largest tensor" }),
         field("prefetch", "int", { min = 0, max = 16,
             doc = "with zero3, how many chunks are gathered ahead of the one in use; default: 1" }),
+        field("enable_distributed_storage", "bool", { alternatives = { "owner" },
+            doc = "with zero3, whether each process has only a part of each chunk (default: true); owner: each chunk "
+                .. "belongs to one process as a whole; false: each process has all, and nothing is gathered" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
             doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; "
                 .. "sums are f32, parameters are gathered in full" }),
@@ -224,6 +227,9 @@ words.list = {
             .. "mean, for pipeline_shared the sum, over a list of a group; { params = glob, group = NAME, "
             .. "op = \"mean\" | \"sum\" }; function(g, w): the new value of each element of the mean gradient, behind "
             .. "all others" }),
+        field("nvme", "table", { alternatives = { "string" }, doc = "DIR or { DIR, fraction = 1.0 }: that part of the "
+            .. "optimizer's state lies in a file in this folder, one for each process and without a name; each update "
+            .. "reads and writes it. For target c, and optimizers that update each element by itself" }),
       },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',

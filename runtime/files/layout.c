@@ -18,6 +18,13 @@ int64_t ga_layout_index(const ga_param *p, int l, int64_t i) {
     return p->offset + l * p->stride + i;
 }
 
+/* How many elements of a run lie together, in memory or in the rest. */
+static int64_t together(const ga_array *a, const ga_held *h) {
+    const int64_t before = a->rest->from - h->at;
+    const int64_t most = before > 0 ? before : GA_RUN / (int64_t)ga_dtype_bytes(a->dtype);
+    return h->n < most ? h->n : most;
+}
+
 bool ga_array_next(const ga_array *a, const ga_param *p, int l, ga_held *h) {
     const int64_t start = ga_layout_index(p, l, 0), done = start + h->i + h->n, end = start + p->n;
     const ga_piece whole = {start, p->n, start}, *pieces = a->shard ? a->shard->pieces : &whole;
@@ -28,9 +35,29 @@ bool ga_array_next(const ga_array *a, const ga_param *p, int l, ga_held *h) {
         const int64_t to = piece->from + piece->n < end ? piece->from + piece->n : end;
         if (from >= to) continue;
         *h = (ga_held){from - start, to - from, piece->at + from - piece->from};
+        if (a->rest) h->n = together(a, h);
         return true;
     }
     return false;
+}
+
+static bool in_memory(const ga_array *a, const ga_held *h) {
+    return !a->rest || h->at < a->rest->from;
+}
+
+static char *place_of(const ga_array *a, const ga_held *h) {
+    return (char *)a->base + h->at * (int64_t)ga_dtype_bytes(a->dtype);
+}
+
+void *ga_array_get(const ga_array *a, const ga_held *h, void *buffer, ga_err *e) {
+    if (in_memory(a, h)) return place_of(a, h);
+    return a->rest->read(a->rest, h->at, h->n, buffer, e) < 0 ? NULL : buffer;
+}
+
+int ga_array_put(const ga_array *a, const ga_held *h, const void *values, ga_err *e) {
+    if (!in_memory(a, h)) return a->rest->write(a->rest, h->at, h->n, values, e);
+    if (values != place_of(a, h)) memcpy(place_of(a, h), values, (size_t)h->n * ga_dtype_bytes(a->dtype));
+    return GA_OK;
 }
 
 bool ga_array_divided(const ga_array *arrays, int count) {

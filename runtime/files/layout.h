@@ -19,6 +19,13 @@ typedef struct ga_param {
     int64_t n;      /* elements of one iteration = product of the shape */
 } ga_param;
 
+/* The last elements of an array, which do not lie in memory (state_file.h). */
+typedef struct ga_rest {
+    int64_t from; /* the first of them */
+    int (*read)(const struct ga_rest *r, int64_t at, int64_t n, void *to, ga_err *e);
+    int (*write)(const struct ga_rest *r, int64_t at, int64_t n, const void *values, ga_err *e);
+} ga_rest;
+
 /* An array over a table of parameters: parameters, gradients, one optimizer state or buffers. */
 typedef struct ga_array {
     const ga_param *params;
@@ -27,6 +34,7 @@ typedef struct ga_array {
     ga_dtype dtype;     /* in memory: GA_F32, GA_F64 or GA_BF16 */
     void *base;         /* element 0 of the flat space, or of the shard */
     const ga_shard *shard; /* the elements that this rank has; NULL: all of them */
+    const ga_rest *rest;   /* where the last of these lie; NULL: all are in memory */
 } ga_array;
 
 /* Name of iteration l (0..count-1) with suffix, into out[GA_NAME_MAX]; out is returned. */
@@ -40,8 +48,18 @@ typedef struct ga_held {
     int64_t i, n, at;
 } ga_held;
 
-/* The next elements of iteration l behind *h that this rank holds in one run, beginning with {0}; false: no more. */
+/* The next elements of iteration l behind *h that this rank holds in one run, beginning with {0}; false: no more. A run
+ * that is not in memory has at most GA_RUN bytes. */
 bool ga_array_next(const ga_array *a, const ga_param *p, int l, ga_held *h);
+
+enum { GA_RUN = 1 << 16 };
+
+/* The values of such a run where they lie in memory, else read into `buffer`, which has room for GA_RUN bytes; NULL:
+ * reading failed. */
+void *ga_array_get(const ga_array *a, const ga_held *h, void *buffer, ga_err *e);
+
+/* Gives a run these values; where ga_array_get gave them and they have been changed, too. */
+int ga_array_put(const ga_array *a, const ga_held *h, const void *values, ga_err *e);
 
 /* Whether one of the arrays is divided over the ranks. */
 bool ga_array_divided(const ga_array *arrays, int count);

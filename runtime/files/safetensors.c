@@ -138,15 +138,16 @@ static int refuse_nonfinite(const char *path, const ga_array *a, const ga_param 
 }
 
 static int put_data(sink *s, const ga_array *a, bool finite_only) {
-    int64_t size = (int64_t)ga_dtype_bytes(a->dtype);
+    char buffer[GA_RUN];
     for (int k = 0; k < a->count; k++)
-        for (int l = 0; l < a->params[k].count; l++) {
-            const ga_param *p = &a->params[k];
-            const char *from = (const char *)a->base + ga_layout_index(p, l, 0) * size;
-            if (finite_only && !all_finite(from, a->dtype, p->n))
-                return refuse_nonfinite(s->path, a, p, l, s->e);
-            GA_TRY(put(s, from, p->n * size));
-        }
+        for (int l = 0; l < a->params[k].count; l++)
+            for (ga_held h = {0}; ga_array_next(a, &a->params[k], l, &h);) {
+                const void *values = ga_array_get(a, &h, buffer, s->e);
+                if (!values) return GA_ENVIRONMENT;
+                if (finite_only && !all_finite(values, a->dtype, h.n))
+                    return refuse_nonfinite(s->path, a, &a->params[k], l, s->e);
+                GA_TRY(put(s, values, h.n * (int64_t)ga_dtype_bytes(a->dtype)));
+            }
     return GA_OK;
 }
 
@@ -185,15 +186,17 @@ int ga_safetensors_put_run(const ga_values_file *f, const ga_array *a, const ga_
 }
 
 int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, ga_err *e) {
+    char buffer[GA_RUN];
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++) {
                 const ga_param *p = &arrays[i].params[k];
-                const int64_t size = (int64_t)ga_dtype_bytes(arrays[i].dtype);
-                for (ga_held h = {0}; ga_array_next(&arrays[i], p, l, &h);)
-                    GA_TRY(ga_safetensors_put_run(&f, &arrays[i], p, l, (const char *)arrays[i].base + h.at * size,
-                                                  h.i, h.n, e));
-                f.at += p->n * size;
+                for (ga_held h = {0}; ga_array_next(&arrays[i], p, l, &h);) {
+                    const void *values = ga_array_get(&arrays[i], &h, buffer, e);
+                    if (!values) return GA_ENVIRONMENT;
+                    GA_TRY(ga_safetensors_put_run(&f, &arrays[i], p, l, values, h.i, h.n, e));
+                }
+                f.at += p->n * (int64_t)ga_dtype_bytes(arrays[i].dtype);
             }
     return GA_OK;
 }

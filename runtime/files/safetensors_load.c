@@ -212,35 +212,34 @@ typedef struct {
     bool add;      /* to the values in memory */
 } values;
 
-/* Puts n values at element `at` of memory, converted to its type. */
-static int take(const values *v, const char *from, int64_t at, int64_t n) {
+/* Gives a run, or a part of one, these values, converted to the type of memory. */
+static int take(const values *v, const char *from, ga_held h) {
+    _Alignas(16) char buffer[GA_RUN];
     const ga_array *a = v->array;
-    if (v->dtype == a->dtype && !v->add) {
-        const size_t size = ga_dtype_bytes(a->dtype);
-        memcpy((char *)a->base + (size_t)at * size, from, (size_t)n * size);
-        return GA_OK;
-    }
-    for (int64_t i = 0; i < n; i++) {
+    if (v->dtype == a->dtype && !v->add) return ga_array_put(a, &h, from, v->f->e);
+    void *to = ga_array_get(a, &h, buffer, v->f->e);
+    if (!to) return GA_ENVIRONMENT;
+    for (int64_t i = 0; i < h.n; i++) {
         double value = ga_get(from, v->dtype, i);
-        if (v->add) value += ga_get(a->base, a->dtype, at + i);
-        ga_set(a->base, a->dtype, at + i, value);
-        if (isfinite(value) && !isfinite(ga_get(a->base, a->dtype, at + i)))
+        if (v->add) value += ga_get(to, a->dtype, i);
+        ga_set(to, a->dtype, i, value);
+        if (isfinite(value) && !isfinite(ga_get(to, a->dtype, i)))
             return ga_fail(v->f->e, GA_INPUT, "%s: '%.100s' holds %g, too large for %s", v->f->path,
                            v->name, value, ga_dtype_name(a->dtype));
     }
-    return GA_OK;
+    return ga_array_put(a, &h, to, v->f->e);
 }
 
-/* Reads elements of the tensor, in parts, to element `at` of memory. */
+/* Reads elements of the tensor, in parts, to their place. */
 static int load_run(const values *v, ga_held h) {
     _Alignas(16) char buffer[BUFFER];
     const int64_t size = (int64_t)ga_dtype_bytes(v->dtype), from = v->begin + h.i * size;
-    if (v->dtype == v->array->dtype && !v->add)
+    if (v->dtype == v->array->dtype && !v->add && !v->array->rest)
         return ga_tensors_file_read(v->f, (char *)v->array->base + h.at * size, h.n * size, from);
     for (int64_t i = 0, part; i < h.n; i += part) {
         part = BUFFER / size < h.n - i ? BUFFER / size : h.n - i;
         GA_TRY(ga_tensors_file_read(v->f, buffer, part * size, from + i * size));
-        GA_TRY(take(v, buffer, h.at + i, part));
+        GA_TRY(take(v, buffer, (ga_held){h.i + i, part, h.at + i}));
     }
     return GA_OK;
 }
@@ -255,7 +254,8 @@ static int load_together(const values *v, const ga_param *p, int l) {
         GA_TRY(ga_tensors_file_read(v->f, buffer, part * size, v->begin + i * size));
         for (ga_held h = {0}; code == GA_OK && ga_array_next(v->array, p, l, &h);) {
             const int64_t first = h.i > i ? h.i : i, end = h.i + h.n < i + part ? h.i + h.n : i + part;
-            if (first < end) code = take(v, buffer + (first - i) * size, h.at + first - h.i, end - first);
+            if (first < end)
+                code = take(v, buffer + (first - i) * size, (ga_held){first, end - first, h.at + first - h.i});
         }
     }
     return ga_tensors_file_agree(v->f, code);

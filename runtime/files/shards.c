@@ -35,18 +35,24 @@ static bool sends(const transfer *t, int rank) {
     return t->of == GA_ALL_RANKS ? rank == 0 || t->array->shard : rank == t->of;
 }
 
-/* Fills in the elements behind those of the last parcel. */
-static void next_parcel(const transfer *t, ga_held *h, int64_t *done, parcel *p) {
+/* Fills in the elements behind those of the last parcel; none where they cannot be read. */
+static void next_parcel(transfer *t, ga_held *h, int64_t *done, parcel *p, ga_err *e) {
     const int64_t size = (int64_t)ga_dtype_bytes(t->array->dtype);
     if (*done == h->n) {
         *done = 0;
         if (!ga_array_next(t->array, t->param, t->l, h)) *h = (ga_held){t->param->n, 0, 0};
     }
-    p->place.i = h->i + *done;
-    p->place.n = h->n - *done < PIECE / size ? h->n - *done : PIECE / size;
-    if (p->place.n > 0)
-        memcpy(p->values, (const char *)t->array->base + (h->at + *done) * size, (size_t)(p->place.n * size));
-    *done += p->place.n;
+    ga_held part = {h->i + *done, h->n - *done < PIECE / size ? h->n - *done : PIECE / size, h->at + *done};
+    const void *values = part.n > 0 ? ga_array_get(t->array, &part, p->values, e) : p->values;
+    if (!values) {
+        t->failed = GA_ENVIRONMENT;
+        part.n = 0;
+    } else if (values != p->values) {
+        memcpy(p->values, values, (size_t)(part.n * size));
+    }
+    p->place.i = part.i;
+    p->place.n = part.n;
+    *done += part.n;
 }
 
 /* Rank `from` sends what it holds. */
@@ -57,7 +63,7 @@ static int receive(transfer *t, int from, ga_err *e) {
     ga_held h = {0};
     int64_t done = 0;
     do {
-        if (rank == from) next_parcel(t, &h, &done, &p);
+        if (rank == from) next_parcel(t, &h, &done, &p, e);
         GA_TRY(ga_comm_broadcast(t->comm, &p.place, sizeof p.place, from, e));
         if (p.place.n == 0) return GA_OK;
         GA_TRY(ga_comm_broadcast(t->comm, p.values, (size_t)(p.place.n * size), from, e));
@@ -67,10 +73,13 @@ static int receive(transfer *t, int from, ga_err *e) {
 
 /* Rank 0 takes what it holds, then what each rank sends in its turn. */
 static int move(transfer *t, ga_err *e) {
-    const int64_t size = (int64_t)ga_dtype_bytes(t->array->dtype);
+    char buffer[GA_RUN];
     const bool own = ga_comm_rank(t->comm) == 0 && sends(t, 0);
-    for (ga_held h = {0}; own && ga_array_next(t->array, t->param, t->l, &h);)
-        take(t, (const char *)t->array->base + h.at * size, h.i, h.n, e);
+    for (ga_held h = {0}; own && t->failed == GA_OK && ga_array_next(t->array, t->param, t->l, &h);) {
+        const void *values = ga_array_get(t->array, &h, buffer, e);
+        if (values) take(t, values, h.i, h.n, e);
+        else t->failed = GA_ENVIRONMENT;
+    }
     for (int from = 1; from < ga_comm_size(t->comm); from++)
         if (sends(t, from)) GA_TRY(receive(t, from, e));
     return GA_OK;
@@ -84,7 +93,9 @@ static int take_to_memory(const transfer *t, const void *values, int64_t i, int6
 }
 
 int ga_shard_collect(ga_comm *c, const ga_array *a, const ga_param *p, int l, void *out, ga_err *e) {
-    return move(&(transfer){c, a, p, l, GA_ALL_RANKS, take_to_memory, out, GA_OK}, e);
+    transfer t = {c, a, p, l, GA_ALL_RANKS, take_to_memory, out, GA_OK};
+    GA_TRY(move(&t, e));
+    return t.failed;
 }
 
 static int take_to_file(const transfer *t, const void *values, int64_t i, int64_t n, ga_err *e) {

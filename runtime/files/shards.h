@@ -13,7 +13,7 @@ enum { GA_ALL_RANKS = -1 };
 
 /* Writes the values of a file that only rank 0 has; f is not used on the other ranks. They are those that rank `of`
  * holds, or with GA_ALL_RANKS those of all ranks. They travel in pieces, without allocation. Rank 0 alone returns a
- * failure of writing. */
+ * failure of writing, a rank that of reading what it holds. */
 int ga_shard_put(ga_comm *c, ga_values_file f, const ga_array *arrays, int count, int of, ga_err *e);
 
 /* ga_safetensors_save by rank 0 alone: the bytes of the whole arrays. */

@@ -71,7 +71,7 @@ void ga_probe_close(ga_probe *p) {
 
 static int begin_file(ga_probe *p, ga_err *e) {
     const ga_probe_config *c = &p->c;
-    const ga_array all = {c->tensors, c->dumped, "", c->dtype, NULL, NULL};
+    const ga_array all = {c->tensors, c->dumped, "", c->dtype, NULL, NULL, NULL};
     char rank[32] = "";
     if (c->rank > 0) snprintf(rank, sizeof rank, "-rank%d", c->rank);
     if (snprintf(p->path, sizeof p->path, "%s/micro-%d%s.safetensors", c->dump, p->k, rank) >=

@@ -63,14 +63,18 @@ int ga_start_same_inputs(const ga_options *o, const ga_ckpt_state *now, ga_comm 
     return ga_comm_same_facts(comm, t.facts, t.count, e);
 }
 
-/* Calls fn for each tensor of a whole array. */
-static int each_tensor(const ga_array *a, int (*fn)(void *arg, void *values, size_t bytes), void *arg) {
-    const size_t size = ga_dtype_bytes(a->dtype);
+/* Calls fn for each run of a whole array, which keeps the values that fn leaves. */
+static int each_run(const ga_array *a, int (*fn)(void *arg, void *values, size_t bytes), void *arg, bool changes,
+                    ga_err *e) {
+    char buffer[GA_RUN];
     for (int k = 0; k < a->count && !a->shard; k++)
-        for (int l = 0; l < a->params[k].count; l++) {
-            char *values = (char *)a->base + (size_t)ga_layout_index(&a->params[k], l, 0) * size;
-            GA_TRY(fn(arg, values, (size_t)a->params[k].n * size));
-        }
+        for (int l = 0; l < a->params[k].count; l++)
+            for (ga_held h = {0}; ga_array_next(a, &a->params[k], l, &h);) {
+                void *values = ga_array_get(a, &h, buffer, e);
+                if (!values) return GA_ENVIRONMENT;
+                GA_TRY(fn(arg, values, (size_t)h.n * ga_dtype_bytes(a->dtype)));
+                if (changes) GA_TRY(ga_array_put(a, &h, values, e));
+            }
     return GA_OK;
 }
 
@@ -94,7 +98,7 @@ static int take_first(void *arg, void *values, size_t bytes) {
 /* Whether this rank has the values of the first rank of its list of the file's group. */
 static int compare_file(const ga_ckpt_config *c, const ga_ckpt_file *f, int group, bool *same, ga_err *e) {
     uint64_t sums = 0, first;
-    for (int k = 0; k < f->count; k++) each_tensor(&f->arrays[k], add_sum, &sums);
+    for (int k = 0; k < f->count; k++) GA_TRY(each_run(&f->arrays[k], add_sum, &sums, false, e));
     first = sums;
     GA_TRY(ga_comm_broadcast_in(c->comm, group, &first, sizeof first, 0, e));
     *same = *same && first == sums;
@@ -117,7 +121,7 @@ int ga_start_same_values(const ga_ckpt_config *c, ga_err *e) {
     for (int i = 0; i < c->file_count; i++) {
         const ga_ckpt_list list = ga_ckpt_list_of(c->comm, c->files[i].name);
         for (int k = 0; k < c->files[i].count && (list.group == 0 || list.held); k++)
-            GA_TRY(each_tensor(&c->files[i].arrays[k], take_first, &(taking){c->comm, list.group, e}));
+            GA_TRY(each_run(&c->files[i].arrays[k], take_first, &(taking){c->comm, list.group, e}, true, e));
     }
     return GA_OK;
 }

@@ -14,21 +14,22 @@ int64_t ga_cut(const ga_exchange *x, int i, int size) {
     return i == size ? x->n : i * each;
 }
 
-int ga_exchange_check(const ga_exchange *x, int request, ga_err *e) {
-    if (request < 0 || request >= GA_COMM_REQUESTS)
-        return ga_fail(e, GA_BUG, "request %d: not in 0..%d", request, GA_COMM_REQUESTS - 1);
-    const bool half = x->type == GA_F32 && (x->wire == GA_BF16 || x->wire == GA_F16);
-    if ((x->type != GA_F32 && x->type != GA_F64) || (x->wire != x->type && !half))
-        return ga_fail(e, GA_BUG, "exchange of %s as %s: F32 as F32, BF16 or F16, or F64 as F64 expected",
-                       ga_dtype_name(x->type), ga_dtype_name(x->wire));
-    if (x->n < 0 || x->n > INT_MAX)
-        return ga_fail(e, GA_BUG, "exchange of %lld elements: at most %d expected", (long long)x->n, INT_MAX);
-    return GA_OK;
-}
-
 const char *ga_exchange_name(const ga_exchange *x) {
     static const char *const NAMES[] = {"all-reduce", "reduce-scatter", "all-gather"};
     return NAMES[x->kind];
+}
+
+int ga_exchange_check(const ga_exchange *x, int request, ga_err *e) {
+    if (request < 0 || request >= GA_COMM_REQUESTS)
+        return ga_fail(e, GA_BUG, "request %d: not in 0..%d", request, GA_COMM_REQUESTS - 1);
+    const bool half = x->wire == GA_BF16 || x->wire == GA_F16;
+    const bool gathered = x->kind == GA_ALL_GATHER && x->type == x->wire;
+    if (half ? x->type != GA_F32 && !gathered : x->type != x->wire || (x->type != GA_F32 && x->type != GA_F64))
+        return ga_fail(e, GA_BUG, "%s of %s as %s: F32 as F32, BF16 or F16, or F64 as F64 expected, or a gather of 16 "
+                       "bits", ga_exchange_name(x), ga_dtype_name(x->type), ga_dtype_name(x->wire));
+    if (x->n < 0 || x->n > INT_MAX)
+        return ga_fail(e, GA_BUG, "exchange of %lld elements: at most %d expected", (long long)x->n, INT_MAX);
+    return GA_OK;
 }
 
 int64_t ga_exchange_bytes(const ga_exchange *x) {

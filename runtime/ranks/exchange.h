@@ -18,7 +18,7 @@ typedef struct ga_exchange {
     void *values;        /* n elements */
     int64_t n;           /* at most INT_MAX */
     const int64_t *cuts; /* rank i owns elements cuts[i] to cuts[i + 1] - 1; NULL: as ga_cut gives them */
-    ga_dtype type;       /* GA_F32 or GA_F64 */
+    ga_dtype type;       /* GA_F32 or GA_F64; of a gather 16 bits too */
     ga_dtype wire;       /* of the parts that travel to be summed: `type`; or, for GA_F32, GA_BF16 or GA_F16: each
                             rank's part is rounded once, and summed as GA_F32 */
     void *shard;         /* GA_REDUCE_SCATTER: gets the sums of the own cut; NULL: they stay in values.

@@ -77,6 +77,32 @@ static void cut_whole(const ga_bucket *b, const tensors *t, int64_t *load, int s
     for (int rank = 0; rank < size; rank++) load[rank] += cuts[rank + 1] - cuts[rank];
 }
 
+static int64_t *cuts_of(const ga_division *d, int i) {
+    return d->cuts + (int64_t)i * (d->size + 1);
+}
+
+/* The bucket with the lowest offset above `above`; -1: there is none. */
+static int next_bucket(const ga_division *d, int64_t above) {
+    int best = -1;
+    for (int i = 0; i < d->count; i++) {
+        const int64_t offset = d->buckets[i].offset;
+        if (offset > above && (best < 0 || offset < d->buckets[best].offset)) best = i;
+    }
+    return best;
+}
+
+/* Gives the buckets that have one owner each to the ranks in turn. */
+static void cut_owned(const ga_division *d, int64_t *load) {
+    for (int i = next_bucket(d, -1); i >= 0; i = next_bucket(d, d->buckets[i].offset)) {
+        if (d->buckets[i].sharing != GA_BY_BUCKET) continue;
+        int owner = 0;
+        for (int rank = 1; rank < d->size; rank++)
+            if (load[rank] < load[owner]) owner = rank;
+        for (int rank = 0; rank <= d->size; rank++) cuts_of(d, i)[rank] = rank <= owner ? 0 : d->buckets[i].n;
+        load[owner] += d->buckets[i].n;
+    }
+}
+
 /* This rank's place among those that divide a bucket, and how many these are. */
 static int rank_in(const ga_division *d, int i) {
     return d->comm ? ga_comm_group_rank(d->comm, d->groups[i]) : d->rank;
@@ -94,13 +120,11 @@ static void cut_equal(const ga_bucket *b, int size, int64_t *cuts) {
 /* The largest bucket of whole tensors that has not been cut yet, the first of equal ones; -1: there is none. */
 static int next_whole(const ga_division *d, const bool *done) {
     int best = -1;
-    for (int i = 0; i < d->count; i++)
-        if (d->buckets[i].whole && !done[i] && (best < 0 || d->buckets[i].n > d->buckets[best].n)) best = i;
+    for (int i = 0; i < d->count; i++) {
+        const ga_bucket *b = &d->buckets[i];
+        if (b->sharing == GA_BY_TENSOR && !done[i] && (best < 0 || b->n > d->buckets[best].n)) best = i;
+    }
     return best;
-}
-
-static int64_t *cuts_of(const ga_division *d, int i) {
-    return d->cuts + (int64_t)i * (d->size + 1);
 }
 
 const int64_t *ga_division_cuts(const ga_division *d, int i) {
@@ -113,16 +137,6 @@ int64_t ga_division_place(const ga_division *d, int i) {
 }
 
 /* === the division ======================================================================================= */
-
-/* The bucket with the lowest offset above `above`; -1: there is none. */
-static int next_bucket(const ga_division *d, int64_t above) {
-    int best = -1;
-    for (int i = 0; i < d->count; i++) {
-        const int64_t offset = d->buckets[i].offset;
-        if (offset > above && (best < 0 || offset < d->buckets[best].offset)) best = i;
-    }
-    return best;
-}
 
 /* Appends elements that lie where they are in the whole array. */
 static void add_in_place(ga_shard *s, int64_t from, int64_t end) {
@@ -156,11 +170,12 @@ static int divide(ga_division *d, const int64_t *starts, int start_count, ga_err
         code = ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d buckets and %d ranks", count, size);
     if (code == GA_OK) {
         for (int i = 0; i < count; i++)
-            if (!buckets[i].whole) cut_equal(&buckets[i], size_in(d, i), cuts_of(d, i));
+            if (buckets[i].sharing == GA_BY_ELEMENT) cut_equal(&buckets[i], size_in(d, i), cuts_of(d, i));
         for (int i; (i = next_whole(d, done)) >= 0; done[i] = true) {
             const tensors t = tensors_of(&buckets[i], starts, start_count);
             cut_whole(&buckets[i], &t, load, size, cuts_of(d, i));
         }
+        cut_owned(d, load);
         add_pieces(d);
     }
     free(load);

@@ -4,12 +4,19 @@
 
 #include "ranks/comm.h"
 
+/* How a bucket is divided over the ranks. */
+typedef enum ga_sharing {
+    GA_BY_ELEMENT, /* any element may be the first one of a rank */
+    GA_BY_TENSOR,  /* each tensor belongs to one rank */
+    GA_BY_BUCKET   /* all of it belongs to one rank */
+} ga_sharing;
+
 /* A run of the flat space that one exchange sums. */
 typedef struct ga_bucket {
     int64_t offset, n;
     ga_exchange_kind kind;
     ga_dtype wire; /* as in ga_exchange */
-    bool whole;    /* each of its tensors belongs to one rank */
+    ga_sharing sharing;
 } ga_bucket;
 
 /* Elements from .. from + n - 1 of the whole array, at element `at` of the rank's memory. */
@@ -36,9 +43,11 @@ typedef struct ga_division {
     ga_shard others;   /* of all other ranks, in such an array */
 } ga_division;
 
-/* Divides each bucket: at equal multiples of GA_CUT elements, the last rank has the rest; or, if `whole`, at the
- * beginnings of tensors, so that the rank with the most has as little as possible, the largest buckets first. starts:
- * the first elements of all tensors in such buckets, in rising order. The result does not depend on the rank. */
+/* Divides each bucket. GA_BY_ELEMENT: at equal multiples of GA_CUT elements, the last rank has the rest. GA_BY_TENSOR:
+ * at the beginnings of tensors, so that the rank with the most has as little as possible, the largest buckets first.
+ * GA_BY_BUCKET: in the order of the flat space each goes to the rank with the fewest elements so far, the lowest of
+ * equal ones. starts: the first elements of all tensors in buckets of GA_BY_TENSOR, in rising order. The result does
+ * not depend on the rank. */
 int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const int64_t *starts, int start_count,
                      int rank, int size, ga_err *e);
 

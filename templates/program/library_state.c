@@ -37,6 +37,21 @@ static int walk($name *p, int (*f)(void *, ga_tensor *), void *context, ga_err *
     return 0;
 }
 
+//@ average(name, index)
+/* The average of what the caller has changed in layer l of a parameter, from `before` to `values`, begins again. */
+static int begin_again($name *p, const ga_param *q, int l, const real *before, const float *values, ga_err *e) {
+    const ga_array *averages = &p->m.saved.state[$index];
+    char buffer[GA_RUN];
+    for (ga_held h = {0}; ga_array_next(averages, q, l, &h);) {
+        real *average = ga_array_get(averages, &h, buffer, e);
+        if (!average) return GA_ENVIRONMENT;
+        for (int64_t i = 0; i < h.n; i++)
+            if (values[h.i + i] != (float)before[h.i + i]) average[i] = (real)values[h.i + i];
+        GA_TRY(ga_array_put(averages, &h, average, e));
+    }
+    return 0;
+}
+
 //@ walk_parts(name, first, arrays, ema)
 /* Layer l of a parameter in `whole`, and as f32 in `values`: rank 0 collects it and gives it to all. */
 static int bring_together($name *p, const ga_array *a, const ga_param *q, int l, ga_err *e) {
@@ -56,9 +71,6 @@ static void take_over($name *p, const ga_array *a, const ga_param *q, int l) {
         for (int64_t i = h.i; i < h.i + h.n; i++) {
             if (p->values[i] == (float)p->whole[i]) continue;
             ((real *)a->base)[h.at + i - h.i] = (real)p->values[i];
-//% if ema then
-            if (a->shard) p->m.state_ema[h.at + i - h.i] = (real)p->values[i]; /* the average begins again */
-//% end
         }
 }
 
@@ -76,6 +88,9 @@ static int walk($name *p, int (*f)(void *, ga_tensor *), void *context, ga_err *
                 memcpy(t.shape, q->shape, sizeof q->shape);
                 if (f && code == 0 && f(context, &t) < 0)
                     code = ga_fail(e, GA_INPUT, "%s: the caller's function stopped here", name);
+//% if ema then
+                if (code == 0 && a->shard) code = begin_again(p, q, l, p->whole, p->values, e);
+//% end
                 if (code == 0) take_over(p, a, q, l);
             }
     return code;
@@ -103,7 +118,7 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
     return walk(p, fill, context, e);
 }
 
-//@ state_dict(name, ema, sharded)
+//@ state_dict(name, ema)
 int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e) {
     visit_call call = {visit, context};
@@ -115,15 +130,12 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
     model *m = &p->m;
     GA_TRY(walk(p, fill, context, e));
 //% if ema then
-    /* the average of what is changed begins again */
-//% if sharded then
-    for (const ga_piece *q = m->division.own.pieces; q < m->division.own.pieces + m->division.own.count; q++)
-        for (int64_t i = q->from; i < q->from + q->n; i++)
-            if (p->values[i] != (float)m->flat_w[i]) m->state_ema[q->at + i - q->from] = (real)p->values[i];
-//% else
-    for (int64_t i = 0; i < TRAINED; i++)
-        if (p->values[i] != (float)m->flat_w[i]) m->state_ema[i] = (real)p->values[i];
-//% end
+    for (int k = 0; k < TRAINED_PARAMS; k++)
+        for (int l = 0; l < m->saved.parameters.params[k].count; l++) {
+            const ga_param *q = &m->saved.parameters.params[k];
+            const int64_t first = ga_layout_index(q, l, 0);
+            GA_TRY(begin_again(p, q, l, m->flat_w + first, p->values + first, e));
+        }
 //% end
     for (int64_t i = 0; i < FLAT; i++)
         if (p->values[i] != (float)m->flat_w[i]) m->flat_w[i] = (real)p->values[i];

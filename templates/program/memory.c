@@ -177,13 +177,8 @@ static const ga_group GROUPS[] = {
 static int open_groups(model *m, ga_err *e) { return ga_comm_divide(m->comm, GROUPS, $count, e); }
 
 //@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, grouped, groups, numbers)
-//% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel, whether each of its tensors belongs to one rank. */
-//% else
-/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel; any element may be the first one of a rank. */
-//% end
+ * travel, how it is divided over the ranks. */
 static const ga_bucket BUCKETS[] = {
     $buckets
 };
@@ -224,6 +219,24 @@ static int open_division(model *m, ga_err *e) {
     return 0;
 }
 
+//@ state_file(name, folder, fraction, elements, window, arrays, segments, opened)
+/* Memory for the first elements of a state, and for those of its last ones that are in use. */
+static int open_state(model *m, int arena, const char *name, ga_err *e) {
+    return ga_arena_open_for(&m->memory[arena], name, (size_t)ga_state_file_memory(m->state_file) * sizeof(real), e);
+}
+
+/* The file of the optimizer's state. */
+static int open_state_file(model *m, ga_err *e) {
+    const ga_state_config config = {
+        .folder = $folder, .fraction = $fraction, .elements = $elements,
+        .window = $window, .arrays = $arrays, .size = sizeof(real), .segments = $segments,
+    };
+    GA_TRY(ga_state_file_open(&m->state_file, &config, e));
+    $opened
+    $(name)_model_cut_state(m);
+    return 0;
+}
+
 //@ initial_parts(zeros, clears, untrained)
 /* Elements i .. i + n - 1 of parameter k. */
 static void init_run(const model *m, int k, const char *name, real *x, int64_t i, int64_t n) {
@@ -235,7 +248,7 @@ static void init_run(const model *m, int k, const char *name, real *x, int64_t i
 
 /* This rank's part of the trained parameters. */
 static ga_array own_parameters(const model *m) {
-    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};
+    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};
 }
 
 //% if clears then

@@ -203,6 +203,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% if ranks then
     GA_TRY(open_division(m, e));
 //% end
+//% if first.filed then
+    GA_TRY(open_state_file(m, e));
+//% end
 //% if parallel then
     GA_TRY(ga_nccl_open(&m->nccl, m->device, m->comm, e));
 //% end
@@ -237,7 +240,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
         checkpoint_config(m, NULL); /* says where parameters lie */
         GA_TRY(ga_safetensors_init(o->init, $(first.saved), o->fresh, ga_comm_rank(m->comm) == 0, e));
 //% else
-        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
+        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL, NULL};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, o->fresh, ga_comm_rank(m->comm) == 0, e));
 //% end
     }
@@ -288,7 +291,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ close(name, device, parallel, divided)
+//@ close(name, device, parallel, divided, filed)
 void $(name)_model_close(model *m) {
     ga_ckpt_close(m->checkpoint);
     ga_loader_close(m->loader);
@@ -301,6 +304,7 @@ void $(name)_model_close(model *m) {
 //% end
     ga_comm_close(m->comm);
     $divided
+    $filed
 //% if device then
     ga_device_close(m->device);
     for (int i = 0; i < ARENAS; i++)

@@ -1,4 +1,4 @@
-//@ head(header, guard, half, device, parallel, real, dtype)
+//@ head(header, guard, half, device, parallel, sends, filed, real, dtype)
 $header
 #ifndef $guard
 #define $guard
@@ -17,7 +17,13 @@ $header
 //% if parallel then
 #include "runtime/device/device_nccl.h"
 //% end
+//% if sends then
+#include "runtime/files/sent.h"
+//% end
 #include "runtime/files/shards.h"
+//% if filed then
+#include "runtime/files/state_file.h"
+//% end
 #include "runtime/log/run.h"
 #include "runtime/log/log.h"
 #include "runtime/log/options.h"
@@ -152,11 +158,14 @@ typedef struct step {
     $groups
 } step;
 
-//@ saved(parameters, gradients, arrays, files)
+//@ saved(parameters, gradients, rests, arrays, files)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
     ga_array $parameters, gradient[$gradients];
     ga_array state[STATES ? STATES : 1];
+//% if rests > 0 then
+    const ga_rest *rest[$rests]; /* the last elements of these */
+//% end
 //% if arrays > 0 then
     ga_array in_files[$arrays]; /* the same by the ranks that have them in common */
 //% end
@@ -232,7 +241,7 @@ typedef struct model {
 //% end
 } model;
 
-//@ functions(name, chunked, ema, device, ranks, plateau, sample, row, position)
+//@ functions(name, chunked, ema, device, ranks, plateau, sample, row, position, filed)
 /* step.c: all of training. 0 or a negative ga_status. */
 int $(name)_model_cycle(model *m, int r, ga_err *e);   /* r micro-steps and the boundary */
 int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of m->count.a */
@@ -240,6 +249,9 @@ int $(name)_model_boundary(model *m, ga_err *e);
 int $(name)_model_refresh(model *m, ga_err *e);        /* views, after parameters were loaded */
 //% if ranks then
 void $(name)_model_cut(model *m);                      /* ranges, at the ends of this rank's pieces */
+//% end
+//% if filed then
+void $(name)_model_cut_state(model *m);                /* ranges, at the ends of segments of the state's file */
 //% end
 int $(name)_model_evaluate_batch(model *m, ga_err *e); /* adds to m->sums */
 //% if chunked and device then

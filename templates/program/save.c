@@ -7,7 +7,7 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     $parameters
     $gradient
 //% if residues then
-    a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue, NULL};
+    a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue, NULL, NULL};
 //% end
 //% if collected.text ~= "" then
     /* what the cycle has collected for running statistics */
@@ -24,6 +24,18 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, STATES ? 2 : 1, a->gradient, $gradients,
                             m->comm, &m->epochs, $overflows, "$name", false};
 //% end
+}
+
+//@ averages(index, index_of)
+/* The averages of parameters begin as these are. */
+static int start_averages(model *m, ga_err *e) {
+    checkpoint_config(m, NULL); /* says where they lie */
+    const ga_array *a = &m->saved.state[$index];
+    for (const ga_param *p = a->params; p < a->params + a->count; p++)
+        for (int l = 0; l < p->count; l++)
+            for (ga_held h = {0}; ga_array_next(a, p, l, &h);)
+                GA_TRY(ga_array_put(a, &h, m->flat_w + $index_of, e));
+    return 0;
 }
 
 //@ state(scale_saved, target, numbers_saved, best)

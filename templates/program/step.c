@@ -144,17 +144,25 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run_team(m, refresh_step, m, e); }
 
-//@ averages(name, sharded, gathers)
+//@ averages(name, sharded, filed, gathers)
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
-//% if sharded then
+//% if filed then
+    for (const range *r = m->swept.all.first; r < m->swept.all.end; r++) {
+        if (!state_need(w, m, r)) return;
+        exchange(w, r, 0, m->flat_w, m->state_ema);
+    }
+    state_finish(w, m);
+    ga_barrier(w);
+    if (ga_team_status(w) < 0) return;
+//% elseif sharded then
     for (const range *r = m->own.all.first; r < m->own.all.end; r++) exchange(w, r, 0, m->flat_w, m->state_ema);
+//% else
+    exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
+//% end
 //% if gathers then
     ga_barrier(w);
     parameters_gather(w, m);
-//% end
-//% else
-    exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
 //% end
     ga_barrier(w);
     pack_views(w, m);

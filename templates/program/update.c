@@ -15,7 +15,7 @@ static const ranges RANGES = {
     $rows
 };
 
-//@ cut(name, others, of_arrays, model, own, places, tiles)
+//@ cut(of_arrays, model, file, places, filed)
 //% if of_arrays then
 /* The place of a part in what this rank has of an array: `at` elements behind the beginning of layer l. */
 static offsets place_in(const ga_shard *array, offsets whole, int l, int64_t at) {
@@ -23,8 +23,13 @@ static offsets place_in(const ga_shard *array, offsets whole, int l, int64_t at)
 }
 
 //% end
+//% if filed then
+/* Cuts each range at the ends of these pieces of the flat space; with a file, a part's states lie together, in memory or
+ * in one of its segments. Returns what is behind the parts. */
+//% else
 /* Cuts each range at the ends of these pieces of the flat space; returns what is behind its parts. */
-static range *cut($(model)const ga_shard *pieces, part_lists *lists, range *next) {
+//% end
+static range *cut($(model)const ga_shard *pieces, $(file)part_lists *lists, range *next) {
     const range *rows = (const range *)&RANGES;
     parts *list = (parts *)lists;
     for (size_t i = 0; i < sizeof RANGES / sizeof *rows; i++) {
@@ -32,6 +37,18 @@ static range *cut($(model)const ga_shard *pieces, part_lists *lists, range *next
         for (int l = 0; l < rows[i].layers; l++)
             for (const ga_piece *p = pieces->pieces; p < pieces->pieces + pieces->count; p++) {
                 const int64_t first = in_layer(rows[i].flat, l), behind = first + rows[i].count;
+//% if filed then
+                const int64_t end = p->from + p->n < behind ? p->from + p->n : behind;
+                for (int64_t n, from = p->from > first ? p->from : first; from < end; from += n) {
+                    n = file ? ga_state_file_run(file, p->at + from - p->from, end - from) : end - from;
+                    *next = rows[i];
+                    next->l = l;
+                    next->count = n;
+                    next->flat.first += from - first;
+                    $places
+                    next++;
+                }
+//% else
                 const int64_t from = p->from > first ? p->from : first;
                 const int64_t end = p->from + p->n < behind ? p->from + p->n : behind;
                 if (from >= end) continue;
@@ -41,12 +58,14 @@ static range *cut($(model)const ga_shard *pieces, part_lists *lists, range *next
                 next->flat.first += from - first;
                 $places
                 next++;
+//% end
             }
         list[i].end = next;
     }
     return next;
 }
 
+//@ cut_ranks(name, others, own, none, tiles)
 /* Gives each part a place for the sums of its tiles, behind that of the parts before. */
 static int64_t number_tiles(const parts *list, int64_t tile) {
     for (range *r = list->first; r < list->end; r++) {
@@ -59,12 +78,43 @@ static int64_t number_tiles(const parts *list, int64_t tile) {
 void $(name)_model_cut(model *m) {
     int64_t tile = 0;
 //% if others then
-    range *next = cut($(own)&m->division.own, &m->own, m->parts);
-    cut($(own)&m->division.others, &m->others, next);
+    range *next = cut($(own)&m->division.own, $(none)&m->own, m->parts);
+    cut($(own)&m->division.others, $(none)&m->others, next);
 //% else
-    cut($(own)&m->division.own, &m->own, m->parts);
+    cut($(own)&m->division.own, $(none)&m->own, m->parts);
 //% end
     $tiles
+}
+
+//@ cut_state(name, sharded, own)
+void $(name)_model_cut_state(model *m) {
+//% if sharded then
+    cut($(own)&m->division.own, m->state_file, &m->swept, m->swept_parts);
+//% else
+    ga_piece all = {0, TRAINED, 0};
+    cut($(own)&(ga_shard){&all, 1, TRAINED}, m->state_file, &m->swept, m->swept_parts);
+//% end
+}
+
+/* Behind this, the states of a part are in memory; false: reading or writing failed. Those of the segment before are
+ * written, those of the next are read, while the part is updated. */
+static bool state_need(ga_worker *w, model *m, const range *r) {
+    if (r->segment < 0) return true;
+    ga_barrier(w);
+    if (w->index == 0) {
+        const int code = ga_state_file_need(m->state_file, r->segment, &m->error);
+        if (code < 0) ga_team_fail(w, code);
+    }
+    ga_barrier(w);
+    return ga_team_status(w) == 0;
+}
+
+/* The end of a sweep: behind this, all states are where they belong. */
+static void state_finish(ga_worker *w, model *m) {
+    ga_barrier(w);
+    if (w->index != 0) return;
+    const int code = ga_state_file_finish(m->state_file, &m->error);
+    if (code < 0) ga_team_fail(w, code);
 }
 
 //@ buckets(overlap, parameters, windows, gaps, waits, collected, grouped)
@@ -144,7 +194,7 @@ static void buckets_finish(ga_worker *w, model *m) {
     }
 }
 
-//@ chunks(prefetch, places, orders)
+//@ chunks(prefetch, places, orders, half)
 /* Where the window of each chunk of parameters begins. */
 $places
 
@@ -157,9 +207,20 @@ enum { PREFETCH = $prefetch }; /* gathers that run ahead of the kernels */
 /* Starts the gather of a chunk: each rank has its own part of it. */
 static void chunk_start(ga_worker *w, model *m, int i) {
     const ga_bucket *b = &m->division.buckets[i];
+//% if half then
+    ga_exchange all = {.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = b->n,
+                       .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = REAL,
+                       .shard = m->flat_w + ga_division_place(&m->division, i)};
+    const int64_t *words = ga_sent_cuts(&m->sent, i);
+    if (words) /* kernels read some of it in 16 bits */
+        all = (ga_exchange){.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = words[m->sent.size],
+                            .cuts = words, .type = GA_$half, .wire = GA_$half,
+                            .shard = m->words + m->sent.places[i]};
+//% else
     const ga_exchange all = {.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = b->n,
                              .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = REAL,
                              .shard = m->flat_w + ga_division_place(&m->division, i)};
+//% end
     const int code = ga_comm_start(m->comm, m->division.count + i, &all, &m->error);
     if (code < 0) ga_team_fail(w, code);
 }
@@ -183,6 +244,13 @@ static void parameters_gather(ga_worker *w, model *m) {
     if (w->index != 0) return;
     const int code = ga_division_gather(&m->division, m->comm, m->flat_w, REAL, &m->error);
     if (code < 0) ga_team_fail(w, code);
+}
+
+//@ sent()
+/* What this rank sends of its parameters: made once per update, in 16 bits where kernels read these. */
+static void sent_pack(ga_worker *w, model *m) {
+    for (ga_tiles t = ga_tiles_begin(w, m->sent.count); ga_tile_next(&t);)
+        ga_sent_pack(&m->sent, (int)t.index, m->flat_w, m->words);
 }
 
 //@ views(view_calls)

@@ -96,9 +96,14 @@ local function planned(plan)
     return calls, bytes, gathered
 end
 
--- bucket: nil for a mode whose collectives move chunks.
+-- Modes whose collectives move chunks: where these lie, and more words.
+local STORED = { zero3 = "true }", zero3_owner = '"owner" }', zero3_false = "false }",
+    zero3_bf16 = 'true }\nprecision "bf16"' }
+
+-- bucket: nil for a mode of STORED.
 local function parallel(mode, bucket)
-    return bucket and ('parallel { %q, bucket = %q }\n'):format(mode, bucket) or ('parallel %q\n'):format(mode)
+    return bucket and ('parallel { %q, bucket = %q }\n'):format(mode, bucket)
+        or ('parallel { "zero3", enable_distributed_storage = %s\n'):format(STORED[mode])
 end
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
@@ -172,9 +177,34 @@ add("collectives of every cycle are those of the plan", function(t)
     collectives_case(t, "zero1", 4, "2KiB", 2)
     collectives_case(t, "zero2", 4, "2KiB", 2)
     for _, count in ipairs { 1, 3, 16 } do
-        local one = collectives_case(t, "zero3", count, nil, 2)
-        local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)
-        assert(gathered > 1 and gathered < 2, "each chunk is gathered once or twice in a micro-step")
+        for _, mode in ipairs { "zero3", "zero3_owner" } do
+            local one = collectives_case(t, mode, count, nil, 2)
+            local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)
+            assert(gathered > 1 and gathered < 2, "each chunk is gathered once or twice in a micro-step")
+        end
+        local whole = collectives_case(t, "zero3_false", count, nil, 2)
+        t.equal({ whole.totals.comm_bytes_per_cycle, #whole.collectives }, { bytes, 5 })       -- of 4 chunks, and the small one
+    end
+end)
+
+-- In 16 bits an element of a weight is 2 bytes of its chunk, one of a bias 4, both of multiples of 16.
+add("chunks are gathered as kernels read them: collectives are those of the plan", function(t)
+    local gathered = {}
+    for _, c in ipairs(collectives_case(t, "zero3_bf16", 3, nil, 2).collectives) do
+        if c.kind == "all_gather" then gathered[#gathered + 1] = c.bytes end
+    end
+    local function bytes(weight, bias) return 2 * weight + 4 * bias end
+    t.equal(gathered, { bytes(64 * 24, 32), bytes(24 * 24, 32), bytes(24 * 24, 32), bytes(240, 16) })
+end)
+
+add("with divided parameters the fullest of the ranks maps the planned bytes", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for _, mode in ipairs { "zero3_owner", "zero3_bf16" } do
+        local p = programs.build("memory_" .. mode, spec(2, parallel(mode)), { comm = "mpi", ldflags = WRAP,
+            sources = { "tests/e2e/count_memory.c" } })
+        local err, most = programs.train(p, { ranks = 3, "--threads", 1, "--cycles", 1 }).err, 0
+        for bytes in err:gmatch "counted: (%d+) bytes" do most = math.max(most, tonumber(bytes)) end
+        t.equal(most, programs.plan(p, "--ranks", "3").totals.bytes)
     end
 end)
 

@@ -5,12 +5,13 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 -- === combinations of a mode and a number of ranks =================================================
 
--- All of them, or as many as meet each pair of two modes in both directions.
+-- All of them, or as many as meet each pair of two modes in both directions. "owner": zero3 whose chunks belong to one
+-- rank each.
 local function combinations(t)
     if not t.all then return { { "none", 1 }, { "ddp", 2 }, { "zero1", 4 }, { "zero2", 3 }, { "zero2", 1 },
-        { "zero3", 4 }, { "zero3", 2 } } end
+        { "zero3", 4 }, { "owner", 3 } } end
     local list = { { "none", 1 } }
-    for _, mode in ipairs { "ddp", "zero1", "zero2", "zero3" } do
+    for _, mode in ipairs { "ddp", "zero1", "zero2", "zero3", "owner" } do
         for ranks = 1, 4 do list[#list + 1] = { mode, ranks } end
     end
     return list
@@ -18,8 +19,8 @@ end
 
 -- The word parallel of a mode; small buckets, where it has some.
 local function parallel(mode, more)
-    local bucket = mode ~= "none" and mode ~= "zero3" and ', bucket = "1KiB"' or ""
-    return ('parallel { %q%s%s }\n'):format(mode, bucket, more or "")
+    local own = ({ none = "", zero3 = "", owner = ', enable_distributed_storage = "owner"' })[mode]
+    return ('parallel { %q%s%s }\n'):format(mode == "owner" and "zero3" or mode, own or ', bucket = "1KiB"', more or "")
 end
 
 local function name_of(c) return ("%s of %d"):format(c[1], c[2]) end

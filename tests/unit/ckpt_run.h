@@ -42,9 +42,9 @@ static inline void run_count(run *r, int64_t cycle) {
 
 static inline int run_open(run *r, const char *folder, int keep, ga_err *e) {
     memset(r, 0, sizeof *r);
-    r->model = (ga_array){params, 2, "", GA_F64, r->w, NULL};
-    r->moment = (ga_array){params, 2, ".m", GA_F64, r->m, NULL};
-    r->gradient = (ga_array){params, 2, "", GA_F64, r->g, NULL};
+    r->model = (ga_array){params, 2, "", GA_F64, r->w, NULL, NULL};
+    r->moment = (ga_array){params, 2, ".m", GA_F64, r->m, NULL, NULL};
+    r->gradient = (ga_array){params, 2, "", GA_F64, r->g, NULL, NULL};
     r->files[0] = (ga_ckpt_file){"model.safetensors", &r->model, 1};
     r->files[1] = (ga_ckpt_file){"optimizer.safetensors", &r->moment, 1};
     r->state = (ga_ckpt_state){.batch = 5,

@@ -32,10 +32,10 @@ static inline void fill(state *s, uint64_t seed) {
     static const ga_dtype types[ARRAYS] = {GA_F32, GA_F64, GA_BF16};
     static const char *const suffixes[ARRAYS] = {".m", ".v", ".r"};
     for (int k = 0; k < ARRAYS; k++) {
-        s->whole[k] = (ga_array){params, PARAMS, suffixes[k], types[k], s->values[k], NULL};
+        s->whole[k] = (ga_array){params, PARAMS, suffixes[k], types[k], s->values[k], NULL, NULL};
         for (int64_t i = 0; i < FLAT; i++) ga_set(s->values[k], types[k], i, random_value(seed, k, i));
     }
-    s->model = (ga_array){params, PARAMS, "", GA_F64, s->weights, NULL};
+    s->model = (ga_array){params, PARAMS, "", GA_F64, s->weights, NULL, NULL};
     for (int64_t i = 0; i < FLAT; i++) s->weights[i] = random_value(seed, ARRAYS, i);
 }
 

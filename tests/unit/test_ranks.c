@@ -234,7 +234,7 @@ static void checkpoint(void **state) {
     group *g = *state;
     static const ga_param params[] = {{"w", 0, 1, 1, {8}, 0, 0, 8}};
     float w[8], gradient[8];
-    ga_array model = {params, 1, "", GA_F32, w, NULL}, partial = {params, 1, "", GA_F32, gradient, NULL};
+    ga_array model = {params, 1, "", GA_F32, w, NULL, NULL}, partial = {params, 1, "", GA_F32, gradient, NULL, NULL};
     ga_ckpt_file file = {"model.safetensors", &model, 1};
     const char *folder = group_folder(g);
     char path[GA_PATH_MAX];

@@ -73,7 +73,7 @@ static void notes_and_checksums(void **state) {
     const char *path = scratch_path(s, "n.safetensors");
     static float big[3 << 20]; /* 12 MiB: more than three blocks with the header */
     ga_param one = {"big", 0, 1, 1, {3 << 20}, 0, 0, 3 << 20};
-    ga_array a = {&one, 1, "", GA_F32, big, NULL};
+    ga_array a = {&one, 1, "", GA_F32, big, NULL, NULL};
     ga_note notes[2] = {{"weight", "64"}, {"loss_sum", "0.1"}},
             back[2] = {{.key = "loss_sum"}, {.key = "none"}};
     uint32_t sums[4];
@@ -173,7 +173,7 @@ static void refusals(void **state) {
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         float memory[2] = {7, 8};
-        ga_array a = {x, 1, "", GA_F32, memory, NULL};
+        ga_array a = {x, 1, "", GA_F32, memory, NULL, NULL};
         ga_err e = {0};
         int64_t length = table[i].length ? table[i].length : (int64_t)strlen(table[i].header);
         put_raw(path, (uint64_t)length, table[i].header, table[i].data);
@@ -219,7 +219,7 @@ static void all_patterns(scratch *s, const char *dtype, int mantissa, int bias) 
     static float f[PATTERNS];
     const char *path = scratch_path(s, dtype);
     static const ga_param all = {"x", 0, 1, 1, {PATTERNS}, 0, 0, PATTERNS};
-    ga_array wide = {&all, 1, "", GA_F64, d, NULL}, narrow = {&all, 1, "", GA_F32, f, NULL};
+    ga_array wide = {&all, 1, "", GA_F64, d, NULL, NULL}, narrow = {&all, 1, "", GA_F32, f, NULL, NULL};
     ga_err e;
     int n = snprintf((char *)file + 8, 248,
                      "{\"x\":{\"dtype\":\"%s\",\"shape\":[65536],\"data_offsets\":[0,131072]}}", dtype);
@@ -258,7 +258,7 @@ static void rounding(void **state) {
     static const ga_param x = {"x", 0, 1, 1, {4}, 0, 0, 4};
     double d[4] = {1 + ldexp(1, -25), -INFINITY, ldexp(1, -149) * 1.25, -1e38};
     float f[4] = {0};
-    ga_array wide = {&x, 1, "", GA_F64, d, NULL}, narrow = {&x, 1, "", GA_F32, f, NULL};
+    ga_array wide = {&x, 1, "", GA_F64, d, NULL, NULL}, narrow = {&x, 1, "", GA_F32, f, NULL, NULL};
     ga_err e;
     assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0);
     assert_int_equal(ga_safetensors_init(path, &narrow, 1, NULL, true, &e), 0);
@@ -276,7 +276,7 @@ static void initial_values(void **state) {
     ga_param fewer[PARAMS];
     ga_err e;
     for (int i = 0; i < SPACE; i++) f[i] = (float)i;
-    ga_array a = array_of(f, GA_F32, ""), b = {fewer, 2, "", GA_F32, g, NULL};
+    ga_array a = array_of(f, GA_F32, ""), b = {fewer, 2, "", GA_F32, g, NULL, NULL};
     memcpy(fewer, params, sizeof params);
     assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
     assert_int_equal(ga_safetensors_load(path, NULL, &b, 1, NULL, 0, &e), GA_INPUT);
@@ -320,7 +320,7 @@ static void names_are_taken(void **state, const char *names, const char *fresh, 
     const char *path = scratch_path(*state, "names");
     double x[6] = {0};
     char found[600];
-    ga_array a = {named, 4, "", GA_F64, x, NULL};
+    ga_array a = {named, 4, "", GA_F64, x, NULL, NULL};
     ga_err e = {0};
     names_file(path, names);
     if (ga_safetensors_init(path, &a, 1, fresh, false, &e) == 0)
@@ -365,7 +365,7 @@ static int load_reshaped(void **state, const char *fresh, double *x, char *text,
     static const ga_param wide[] = {{"fc.weight", 0, 1, 1, {1}, 0, 0, 1}, {"head.weight", 0, 1, 1, {3}, 1, 0, 3}};
     static const ga_param narrow[] = {{"fc.weight", 0, 1, 1, {1}, 0, 0, 1}, {"head.weight", 0, 1, 1, {2}, 1, 0, 2},
                                       {"tail.weight", 0, 1, 1, {1}, 3, 0, 1}};
-    ga_array file = {wide, 2, "", GA_F64, (void *)stored, NULL}, memory = {narrow, 3, "", GA_F64, x, NULL};
+    ga_array file = {wide, 2, "", GA_F64, (void *)stored, NULL, NULL}, memory = {narrow, 3, "", GA_F64, x, NULL, NULL};
     size_t n;
     assert_int_equal(ga_safetensors_save(scratch_path(*state, "reshaped"), &file, 1, e), 0);
     int saved = stderr_to(scratch_path(*state, "said"));
@@ -414,7 +414,7 @@ static void many_differences(void **state) {
     scratch *s = *state;
     const ga_param deep = {"transformer.h.%d.attention.output.dense.weight", 0, 24, 1, {2}, 0, 2, 2};
     float memory[48];
-    ga_array a = array_of(memory, GA_F32, ""), b = {&deep, 1, "", GA_F32, memory, NULL};
+    ga_array a = array_of(memory, GA_F32, ""), b = {&deep, 1, "", GA_F32, memory, NULL, NULL};
     ga_err e;
     size_t n;
     assert_int_equal(ga_safetensors_save(scratch_path(s, "many"), &a, 1, &e), 0);

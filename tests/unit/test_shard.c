@@ -1,13 +1,15 @@
 /* How the flat space and arrays beside it are divided over ranks. */
 #include "scratch.h"
 
+#include "base/bf16.h"
 #include "files/layout_shard.h"
+#include "files/sent.h"
 
 /* Three buckets in the order in which they complete: the last is the first of the flat space. */
 static const ga_bucket BUCKETS[] = {
-    {352, 100, GA_REDUCE_SCATTER, GA_F32, false},
-    {192, 160, GA_REDUCE_SCATTER, GA_F32, true},
-    {0, 192, GA_REDUCE_SCATTER, GA_F32, true},
+    {352, 100, GA_REDUCE_SCATTER, GA_F32, GA_BY_ELEMENT},
+    {192, 160, GA_REDUCE_SCATTER, GA_F32, GA_BY_TENSOR},
+    {0, 192, GA_REDUCE_SCATTER, GA_F32, GA_BY_TENSOR},
 };
 enum { COUNT = 3, END = 452 };
 
@@ -64,6 +66,30 @@ static void cuts(void **state) {
     ga_division_close(&d);
 }
 
+/* Of four buckets in rising order the ranks get 0: 100 | 1: 60 | 1: 40 more | 0, the lower of equal ones. */
+static void owners_of_buckets(void **state) {
+    (void)state;
+    static const ga_bucket owned[] = {
+        {200, 30, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+        {160, 40, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+        {0, 100, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+        {100, 60, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+    };
+    static const int expected[] = {0, 1, 0, 1};
+    for (int rank = 0; rank < 2; rank++) {
+        ga_division d;
+        assert_int_equal(ga_division_open(&d, owned, 4, NULL, 0, rank, 2, NULL), 0);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(ga_division_cuts(&d, i)[1], expected[i] == 0 ? owned[i].n : 0);
+            assert_int_equal(ga_division_cuts(&d, i)[2], owned[i].n);
+        }
+        assert_int_equal(d.own.count, 2);
+        assert_int_equal(d.own.pieces[0].n + d.own.pieces[1].n, rank == 0 ? 130 : 100);
+        assert_int_equal(d.others.count, 2);
+        ga_division_close(&d);
+    }
+}
+
 /* Parameters a, b.0 and b.1; an array of the second, and one with two numbers for each. */
 static const ga_param PARAMS[] = {
     {"a", 0, 1, 1, {90}, 0, 0, 90},
@@ -90,12 +116,44 @@ static void shards_of_arrays(void **state) {
     ga_shard_close(&s);
 }
 
+/* A weight of 40 elements, which takes 48 and travels in 16 bits, and two vectors of 16: rank 0 has the weight's first
+ * 32 elements, rank 1 its last ones and the vectors. Another bucket has nothing of 16 bits. */
+static void words_of_parameters(void **state) {
+    (void)state;
+    static const ga_bucket buckets[] = {{0, 80, GA_REDUCE_SCATTER, GA_F32, GA_BY_ELEMENT},
+                                        {80, 32, GA_REDUCE_SCATTER, GA_F32, GA_BY_ELEMENT}};
+    static const ga_param params[] = {{"w", 0, 1, 1, {40}, 0, 0, 40}, {"b.%d", 0, 2, 1, {16}, 48, 16, 16},
+                                      {"v", 0, 1, 1, {32}, 80, 0, 32}};
+    static const bool halves[] = {true, false, false};
+    for (int rank = 0; rank < 2; rank++) {
+        ga_division d;
+        ga_sent s;
+        float own[64];
+        uint16_t words[128] = {0};
+        for (int i = 0; i < 64; i++) own[i] = 1.0f + (float)i / 1024;
+        assert_int_equal(ga_division_open(&d, buckets, 2, NULL, 0, rank, 2, NULL), 0);
+        assert_int_equal(ga_sent_open(&s, &d, params, halves, 3, GA_BF16, NULL), 0);
+        const int64_t *cuts = ga_sent_cuts(&s, 0);
+        assert_true(cuts[0] == 0 && cuts[1] == 32 && cuts[2] == 48 + 2 * 32);
+        assert_null(ga_sent_cuts(&s, 1));
+        assert_int_equal(s.words, rank == 0 ? 32 : 16 + 2 * 32);
+        assert_int_equal(s.count, rank == 0 ? 1 : 2);
+        for (int i = 0; i < s.count; i++) ga_sent_pack(&s, i, own, words);
+        for (int i = 0; i < (rank == 0 ? 32 : 16); i++) assert_int_equal(words[i], bf16_narrow(own[i]).bits);
+        if (rank == 1) assert_memory_equal(words + 16, own + 16, sizeof(float) * 32);
+        ga_sent_close(&s);
+        ga_division_close(&d);
+    }
+}
+
 int test_shard(void);
 int test_shard(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(covers),
         cmocka_unit_test(cuts),
+        cmocka_unit_test(owners_of_buckets),
         cmocka_unit_test(shards_of_arrays),
+        cmocka_unit_test(words_of_parameters),
     };
     return cmocka_run_group_tests_name("shard", tests, NULL, NULL);
 }

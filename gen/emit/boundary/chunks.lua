@@ -3,6 +3,7 @@ local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local text = require "base.text"
 
 local chunks = {}
@@ -69,12 +70,12 @@ end
 --- How they are set, in the function that describes a checkpoint.
 function chunks.saved_lines(g)
     if not g.sharded.parameters then
-        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};' }
+        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL, NULL};' }
     end
-    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};'
+    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};'
     if not chunks.has_untrained(g) then return sections.lines { "a->parameters = " .. divided } end
     return sections.lines { "a->parameters[0] = " .. divided, "a->parameters[1] = (ga_array){UNTRAINED_PARAMS, "
-        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL};' }
+        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL, NULL};' }
 end
 
 -- The order in which a pass needs chunks, as a constant.
@@ -91,7 +92,7 @@ function chunks.tables(g)
     for i, collective in ipairs(g.collectives) do
         places[i] = collective.beside and "0" or tostring(g.chunks.places[i] or 0)
     end
-    return { prefetch = g.chunks.prefetch,
+    return { prefetch = g.chunks.prefetch, half = sent.is_used(g) and text.ident(g.half:upper()),
         places = text.block(c_text.wrap("", "static const int64_t CHUNKS[] = {", places, "};")),
         orders = sections.lines(ordered.collect({ "forward", "evaluation", "backward" }, function(name)
             return order_text(g, name)

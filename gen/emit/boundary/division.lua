@@ -6,6 +6,7 @@ local layout = require "passes.layout"
 local ordered = require "base.ordered"
 local ranges = require "emit.boundary.ranges"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local states = require "emit.boundary.states"
 local statistics = require "emit.program.statistics"
 local text = require "base.text"
@@ -54,22 +55,23 @@ end
 
 --- Fields of the struct model.
 function division.fields(g, rows)
-    if not g.ranks then return NOTHING end
+    if not g.ranks then return {} end
     local list = { "ga_division division;    /* of the flat space over the ranks */",
         "part_lists own;          /* parts of the ranges: of this rank */",
         ("range parts[%d];"):format(ranges.part_count(g, rows)) }
     if g.norm.others then table.insert(list, 3, "part_lists others;       /* of all others */") end
+    for _, line in ipairs(sent.fields(g)) do list[#list + 1] = line end
     for _, name in ipairs(own_arrays(g)) do
         list[#list + 1] = ("ga_shard shard_state_%s; /* this rank's elements of state_%s */"):format(name, name)
     end
-    return sections.lines(list)
+    return list
 end
 
--- The first elements of tensors in buckets of whole tensors.
+-- The first elements of tensors that belong to one rank each.
 local function starts_of(g)
     local list = {}
     for _, collective in ipairs(g.collectives) do
-        if collective.whole then
+        if collective.sharing == "tensor" then
             for _, param in ipairs(g.params) do
                 for l = 0, param.used and param.count - 1 or -1 do
                     local at = param.flat.offset + l * param.flat.stride
@@ -84,14 +86,15 @@ end
 
 local function bucket_rows(g)
     return ordered.collect(g.collectives, function(x)
-        return ("{%d, %d, GA_%s, GA_%s, %s},"):format(x.offset, x.n, x.kind:upper(), x.wire:upper(), x.whole or false)
+        return ("{%d, %d, GA_%s, GA_%s, GA_BY_%s},"):format(x.offset, x.n, x.kind:upper(), x.wire:upper(),
+            x.sharing:upper())
     end)
 end
 
 -- The elements of each rank in this division, as { from, behind } for each bucket.
 local function pieces_of(g, ranks)
     local pieces = {}
-    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.whole } end),
+    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.sharing } end),
         starts_of(g), ranks)
     for rank = 1, ranks do
         pieces[rank] = ordered.collect(g.collectives, function(x)
@@ -122,11 +125,18 @@ local function elements_of(g, name, pieces)
     return sum
 end
 
---- The elements of a state, or of "gradients" or "parameters", that the rank has which has most of it.
+--- The elements of a state, or of "gradients", "parameters" or "sent", that the rank has which has most of it.
 function division.most_elements(g, name, ranks)
     local most = 0
-    for _, pieces in ipairs(pieces_of(g, ranks)) do most = math.max(most, elements_of(g, name, pieces)) end
+    for _, pieces in ipairs(pieces_of(g, ranks)) do
+        most = math.max(most, name == "sent" and sent.elements(g, pieces) or elements_of(g, name, pieces))
+    end
     return most
+end
+
+--- Elements of a state that all trained parameters have, of the rank that has most of it.
+function division.state_elements(g, ranks)
+    return g.sharded.state and division.most_elements(g, "own", ranks) or g.trained_elements
 end
 
 --- How evenly trained parameters are divided: { ranks, most = elements of the fullest rank, mean }.
@@ -148,6 +158,7 @@ local function shard_lines(g, target)
             list[#list + 1] = line
         end
     end
+    for _, line in ipairs(sent.opening(g)) do list[#list + 1] = line end
     for _, name in ipairs(g.sharded.state and g.state_names or {}) do
         local shard = "division.own"
         if not g.states:get(name).dense then
@@ -155,7 +166,8 @@ local function shard_lines(g, target)
             list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. shard, "&m->division.own",
                 "PARAMS", "TRAINED_PARAMS", states.table_of(g, name), "e" }, "));")
         end
-        for _, line in ipairs(target.open_shard("state_" .. name, shard)) do list[#list + 1] = line end
+        local opened = not (g.state_file and g.states:get(name).dense) and target.open_shard("state_" .. name, shard)
+        for _, line in ipairs(opened or {}) do list[#list + 1] = line end
     end
     return list
 end
@@ -175,6 +187,7 @@ end
 --- The lines by which averages of parameters start as these are.
 function division.averages_started(g)
     if not g.states:has "ema" then return NOTHING end
+    if g.state_file then return sections.lines { "GA_TRY(start_averages(m, e));" } end
     if not g.sharded.state then
         return sections.lines { "memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);" }
     end
@@ -189,7 +202,7 @@ end
 --- Lines that release what the division takes.
 function division.closing(g)
     if not g.ranks then return NOTHING end
-    local list = { "ga_division_close(&m->division);" }
+    local list = { "ga_division_close(&m->division);", table.unpack(sent.closing(g)) }
     for _, name in ipairs(own_arrays(g)) do list[#list + 1] = ("ga_shard_close(&m->shard_state_%s);"):format(name) end
     return sections.lines(list)
 end

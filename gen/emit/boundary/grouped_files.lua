@@ -73,8 +73,8 @@ local function add_class(g, class, lines, files, at)
     local arrays = arrays_of(g, class)
     local count = 0
     for i, a in ipairs(arrays) do
-        lines[#lines + 1] = ('a->in_files[%d] = (ga_array){%s, %d, "%s", REAL, m->%s, NULL};'):format(at + i - 1,
-            a.table, a.count, a.state and "." .. a.state or "", a.field)
+        lines[#lines + 1] = ('a->in_files[%d] = (ga_array){%s, %d, "%s", REAL, m->%s, NULL, %s};'):format(at + i - 1,
+            a.table, a.count, a.state and "." .. a.state or "", a.field, a.state and states.rest(g, a.state) or "NULL")
         count = count + (a.state and 0 or 1)
     end
     local function file(name, first, n)

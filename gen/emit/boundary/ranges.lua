@@ -41,7 +41,7 @@ local IN_PARTIALS = { partials = true, sums = true, scales = true }
 local function array_of(g, item)
     local state = item:match("^state%.(.*)")
     if state then
-        local dense = g.sharded.state and "shard" or "flat"
+        local dense = g.state_file and "held" or g.sharded.state and "shard" or "flat"
         return state, g.states:get(state).dense and dense or "state_" .. state
     end
     if item == "g" and g.sharded.gradients or item == "w" and g.sharded.parameters then return item, "shard" end
@@ -82,7 +82,7 @@ local function name_of(g, run)
 end
 
 -- A place that only the parts of a range have: it is known when the program starts.
-local CUT = { cut = true }
+local CUT, ONLY_PARTS = { cut = true }, { shard = true, held = true }
 
 -- Notes in a row the places of a node's operands.
 local function add_places(row, g, node)
@@ -90,7 +90,7 @@ local function add_places(row, g, node)
         for _, t in ipairs(list) do
             if t.array and t.array[1] ~= "partials" then
                 local _, name = array_of(g, (t.array[1] == "state" and "state." or "") .. t.array[2])
-                row.places[name] = name == "shard" and CUT or t.place
+                row.places[name] = ONLY_PARTS[name] and CUT or t.place
             end
         end
     end
@@ -144,13 +144,16 @@ end
 local function place_comment(name)
     if name == "flat" then return "in the flat space: parameters, gradients and states of that form" end
     if name == "shard" then return "of a part, in arrays of which a rank has only its own" end
+    if name == "held" then return "of a part, in states whose last elements lie in a file" end
     return IN_PARTIALS[name] and "in m->partials" or "in m->" .. name
 end
 
 --- Arguments of the block `ranges` of model.h.
 function ranges.types(rows, g)
     local fields, names = {}, ordered.collect(rows, function(row) return row.name end)
-    if g.ranks then fields[1] = "int l; /* of a part: its layer */" end
+    local cut = g.ranks or g.state_file ~= nil
+    if cut then fields[1] = "int l; /* of a part: its layer */" end
+    if g.state_file then fields[2] = "int segment; /* of a part: that of the file, -1: its states lie in memory */" end
     for _, number in ipairs(NUMBERS) do
         for _, row in ipairs(rows) do
             if row.numbers[number[1]] then
@@ -162,9 +165,9 @@ function ranges.types(rows, g)
     for _, name in ipairs(place_names(rows)) do
         fields[#fields + 1] = ("offsets %s; /* %s */"):format(name, place_comment(name))
     end
-    return { fields = text.block(table.concat(fields, "\n")), parts = g.ranks,
+    return { fields = text.block(table.concat(fields, "\n")), parts = cut,
         names = text.block(c_text.wrap("", "range ", names, ";")),
-        lists = g.ranks and text.block(c_text.wrap("", "parts ", names, ";")) }
+        lists = cut and text.block(c_text.wrap("", "parts ", names, ";")) }
 end
 
 -- The lists of parts that a program has.
@@ -179,18 +182,29 @@ function ranges.part_count(g, rows)
     return count
 end
 
---- Arguments of the block `cut` of update.c.
-function ranges.cutting(g, config, rows)
-    local places, tiles = {}, {}
+-- How a part finds its elements in each array.
+local function places_of(g, rows)
+    local places = {}
     for _, name in ipairs(place_names(rows)) do
         local state = name:match "^state_"
         if name == "shard" then
             places[#places + 1] = "next->shard = (offsets){p->at + from - p->from, 0};"
+        elseif name == "held" then
+            places[#places + 1] = "if (file) next->segment = ga_state_file_add(file, p->at + from - p->from, n, "
+                .. "&next->held.first);"
         elseif state and g.sharded.state then
             places[#places + 1] = ("next->%s = place_in(&m->shard_%s, rows[i].%s, l, from - first);"):format(name, name,
                 name)
+        elseif state and g.state_file then
+            places[#places + 1] = ("next->%s.first += from - first;"):format(name)
         end
     end
+    return places
+end
+
+-- The calls that give tiles of sums to the parts that are measured.
+local function numbering(g)
+    local tiles = {}
     for _, part in ipairs(parts_of(g)) do
         for k, group in ipairs(g.norm.groups) do
             for _, run in ipairs(group) do
@@ -199,11 +213,26 @@ function ranges.cutting(g, config, rows)
             if part == "own" then tiles[#tiles + 1] = ("m->step.norm_ends[%d] = tile;"):format(k - 1) end
         end
     end
+    return tiles
+end
+
+--- Blocks of update.c that cut ranges into parts, { name, arguments }.
+function ranges.cutting(g, config, rows)
+    local places = places_of(g, rows)
     local function block(list) return text.block(table.concat(list, "\n")) end
     local of_arrays = table.concat(places):find "place_in" ~= nil       -- their shards are fields of the model
-    return { name = text.ident(config.name), others = g.norm.others or false, places = block(places),
-        of_arrays = of_arrays, model = text.block(of_arrays and "const model *m, " or ""),
-        own = text.block(of_arrays and "m, " or ""), tiles = block(tiles) }
+    local name, filed, own = text.ident(config.name), g.state_file ~= nil, text.block(of_arrays and "m, " or "")
+    local list = { { "cut", { places = block(places), filed = filed, of_arrays = of_arrays,
+        model = text.block(of_arrays and "const model *m, " or ""),
+        file = text.block(filed and "ga_state_file *file, " or "") } } }
+    if g.ranks then
+        list[2] = { "cut_ranks", { name = name, others = g.norm.others or false, own = own,
+            none = text.block(filed and "NULL, " or ""), tiles = block(numbering(g)) } }
+    end
+    if filed then
+        list[#list + 1] = { "cut_state", { name = name, sharded = g.sharded.state or false, own = own } }
+    end
+    return list
 end
 
 --- The lines of the table.
@@ -265,7 +294,9 @@ function ranges.loop(region)
         return { ("for (int l = 0; l < RANGES.%s.layers; l++) { // %s"):format(range.row.name, region.name) }
     end
     local list = ("m->%s.%s"):format(region.part, range.row.name)
-    return { ("for (const range *r = %s.first; r < %s.end; r++) {"):format(list, list), "    const int l = r->l;" }
+    local head = ("for (const range *r = %s.first; r < %s.end; r++) {"):format(list, list)
+    if region.part == "swept" then head = head .. "\n    if (!state_need(w, m, r)) return;" end
+    return { head, "    const int l = r->l;" }
 end
 
 --- Arguments in the call of a kernel over a range that follow those of the target.

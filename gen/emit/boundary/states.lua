@@ -27,6 +27,7 @@ end
 function states.places(g)
     if g.sharded.state then return {} end       -- a rank's part is known when there are ranks
     return ordered.collect(g.state_names, function(name)
+        if g.state_file and g.states:get(name).dense then return nil end        -- it has memory when its file is open
         return ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(array_name(name), array_name(name):upper())
     end)
 end
@@ -81,6 +82,12 @@ function states.tables(g, params)
     return tables
 end
 
+--- Where a checkpoint finds the last elements of a state.
+function states.rest(g, name)
+    local i = g.state_file and ordered.find(g.state_file.arrays, name)
+    return i and ("a->rest[%d]"):format(i - 1) or "NULL"
+end
+
 --- Where a checkpoint finds all states.
 function states.saved(g)
     local saved = {}
@@ -91,8 +98,8 @@ function states.saved(g)
             place = states.table_of(g, name)
             shard = g.sharded.state and "&m->shard_" .. array_name(name) or "NULL"
         end
-        saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s, %s};"):format(i - 1, place,
-            text.string("." .. name).text, array_name(name), shard)
+        saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s, %s, %s};"):format(i - 1, place,
+            text.string("." .. name).text, array_name(name), shard, states.rest(g, name))
     end
     return saved
 end

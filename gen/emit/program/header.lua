@@ -19,6 +19,8 @@ local sample = require "emit.program.sample"
 local save = require "emit.program.save"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
+local state_file = require "emit.boundary.state_file"
 local states = require "emit.boundary.states"
 local step = require "emit.program.step"
 local text = require "base.text"
@@ -124,12 +126,14 @@ local function gradient_fields(g, device)
 end
 
 local function model_section(g, config, own, has_views, rows)
+    local divided, filed = division.fields(g, rows), state_file.fields(g, rows)
+    table.move(filed, 1, #filed, #divided + 1, divided)
     return { "model", { device = own.device, flat_parameters = chunks.fields(g),
         flat_gradients = gradient_fields(g, own.device),
         half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
         shift = metrics.adds(config, "shift"),
-        state_fields = lines(states.fields(g)), divided = division.fields(g, rows),
+        state_fields = lines(states.fields(g)), divided = lines(divided),
         own = own.device_fields } }
 end
 
@@ -137,7 +141,7 @@ local function function_section(g, config, own, row)
     return { "functions", { name = text.ident(config.name), chunked = g.head ~= nil,
         ema = config.optimizer.own.ema ~= nil, device = own.device, ranks = g.ranks,
         plateau = config.schedule.rule.plateau or false, sample = sample.possible(g, config),
-        row = row ~= nil, position = row ~= nil and row.position ~= false } }
+        row = row ~= nil, position = row ~= nil and row.position ~= false, filed = g.state_file ~= nil } }
 end
 
 --- model.h.
@@ -150,7 +154,8 @@ function model_header.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/model.h"), {
         { "head", { header = text.block(header("model.h", "sizes, memory and functions of the program")),
             guard = text.ident(config.name:upper() .. "_MODEL_H"), half = sums.half, device = own.device,
-            parallel = own.parallel, real = text.ident(f64 and "double" or "float"),
+            parallel = own.parallel, sends = sent.is_used(g), filed = g.state_file ~= nil,
+            real = text.ident(f64 and "double" or "float"),
             dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
@@ -165,7 +170,7 @@ function model_header.render(g, config, facts, context, updates, header)
             batch = lines(batch.fields(g, target)) } },
         step_section(g, config, updates, own),
         { "saved", { parameters = text.block(chunks.arrays(g) > 1 and ("parameters[%d]"):format(chunks.arrays(g))
-            or "parameters"), gradients = save.gradient_arrays(g),
+            or "parameters"), gradients = save.gradient_arrays(g), rests = g.state_file and #g.state_file.arrays or 0,
             arrays = arrays, files = files } },
         model_section(g, config, own, #views > 0, context.ranges),
         function_section(g, config, own, g.one_row),

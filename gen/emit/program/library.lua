@@ -213,11 +213,12 @@ local function state_text(g, config, context, header)
     return sections.render(context.template("program/library_state.c"), {
         { "head", { header = text.block(header("library_state.c", "parameters and checkpoints; part of library.c")) } },
         handles(g) and { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
+        ema and { "average", { name = name, index = ordered.find(g.state_names, "ema") - 1 } },
         divided and { "walk_parts", { name = name, first = chunks.first_saved(g, "p->m.saved."),
             arrays = chunks.arrays(g), ema = ema } } or { "walk", { name = name } },
         { "visits", {} },
         divided and { "state_dict_parts", { name = name } }
-            or { "state_dict", { name = name, ema = ema, sharded = g.sharded.state } },
+            or { "state_dict", { name = name, ema = ema } },
         { "checkpoints", { name = name } },
     })
 end

@@ -8,7 +8,9 @@ local grouped_files = require "emit.boundary.grouped_files"
 local handlers = require "emit.boundary.handlers"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local division = require "emit.boundary.division"
+local state_file = require "emit.boundary.state_file"
 local states = require "emit.boundary.states"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
@@ -157,6 +159,7 @@ end
 local function table_lines(g, params)
     local list = states.tables(g, params)
     for _, line in ipairs(g.handlers and grouped_files.tables(g, params) or {}) do list[#list + 1] = line end
+    for _, line in ipairs(sent.table(g, params)) do list[#list + 1] = line end
     return list
 end
 
@@ -187,6 +190,7 @@ function memory.render(g, config, facts, context, header)
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
+        g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges) },
         initial_values(g, params),
     })
 end

@@ -12,6 +12,7 @@ local sample = require "emit.program.sample"
 local save = require "emit.program.save"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local state_file = require "emit.boundary.state_file"
 local statements = require "base.statements"
 local text = require "base.text"
 local threads = require "emit.program.threads"
@@ -118,7 +119,8 @@ end
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
     local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
-        averages = division.averages_started(g), numbers = save.numbers_started(config, updates) }
+        averages = division.averages_started(g), filed = g.state_file ~= nil,
+        numbers = save.numbers_started(config, updates) }
     return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
         length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
@@ -149,7 +151,8 @@ function model.render(g, config, facts, context, updates, header)
         { "open_parts", parts(g, config, own, updates) },
         { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),
             target = text.ident(context.target.name) } },
-        { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g) } },
+        { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g),
+            filed = state_file.closing(g) } },
         { "predictions", {} }, sample.possible(g, config) and { "sample", {} },
     })
 end

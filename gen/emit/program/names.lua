@@ -124,7 +124,7 @@ function names.set(g)
             p.rows = distance((p.field or t.name):upper() .. "_ROWS", run.rows * (graph.elements(t.shape) // run.whole))
         end
         if t.scope and p and p.slots > 1 and not p.distance and not t.array then
-            local each = graph.is_half(t) and 2 or 1
+            local each = graph.is_half(t) and t.kind ~= "param" and 2 or 1     -- of a parameter: see c.pointer
             p.distance = distance(wanted_name(t, prefix), p.stride * each)
         end
     end

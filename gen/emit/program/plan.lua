@@ -11,6 +11,8 @@ local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
+local sent = require "emit.boundary.sent"
+local state_file = require "emit.boundary.state_file"
 local statistics = require "emit.program.statistics"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
@@ -39,15 +41,16 @@ end
 function plan.arenas(g, config)
     local data, target = config.data, targets.of(config)
     local list = {}
-    local function add(name, bytes, what, memory, sharded, by_rank)
+    local function add(name, bytes, what, memory, sharded, by_rank, filed)
         local element = g.real == "f64" and 8 or 4
         if by_rank then bytes = bytes * config.ranks end
         if sharded then
             what = ("%s: a rank's part"):format(what)
             bytes = pages(division.most_elements(g, sharded, config.ranks) * element + 1)
         end
+        if filed then what, bytes = state_file.arena(g, config, what, element) end
         list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
-            sharded = (sharded or by_rank) and true }
+            sharded = (sharded or by_rank or filed) and true }
     end
     target.arenas(g, config, add)
     local rows = 0
@@ -136,7 +139,9 @@ local function collectives_of(g, config, size)
         if x.kind == "reduce_scatter" and not gathers then
             add("all_gather", "boundary", g.real, x.n * size)
         elseif gathers and gathers[x.bucket] then
-            add("all_gather", g.accumulate == 1 and "only" or "every", g.real, x.n * size, gathers[x.bucket])
+            local bucket = g.buckets[x.bucket]
+            add("all_gather", g.accumulate == 1 and "only" or "every", bucket.half and g.half or g.real,
+                sent.bytes(g, bucket), gathers[x.bucket])
         end
     end
     return list, sum
@@ -192,7 +197,7 @@ function plan.facts(g, config, kernel_list)
         facts.outside[#facts.outside + 1] = target.ranks_library
         facts.division = division.balance(g, config.ranks)
     end
-    facts.cycle = cycle_facts(config)
+    facts.cycle, facts.state_file = cycle_facts(config), state_file.facts(g, config)
     facts.graph = target.graph_facts and target.graph_facts(g)
     facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate) or nil
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
@@ -290,6 +295,7 @@ function plan.text(facts, prediction, width)
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
+    if facts.state_file then line("%-12s%s", "file", state_file.line(facts.state_file)) end
     if facts.predict then
         line("%-12s%s bytes of weights and %s of values predict a row: make predict", "alone",
             commas(facts.predict.weight_bytes), commas(facts.predict.value_bytes))

@@ -23,6 +23,7 @@ local save = require "emit.program.save"
 local ranges = require "emit.boundary.ranges"
 local runtime = require "emit.program.runtime"
 local sections = require "emit.program.sections"
+local state_file = require "emit.boundary.state_file"
 local step = require "emit.program.step"
 local targets = require "emit.targets.targets"
 local template = require "base.template"
@@ -108,6 +109,7 @@ end
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
     local target = targets.of(config)
+    state_file.check(g, config, target)
     if target.runs and not target.device and sample.possible(g, config) then
         one_row.add(g, sample.source(g), config.ops)
     end

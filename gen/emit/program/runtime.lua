@@ -29,7 +29,8 @@ function runtime.sources(config, target)
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
         config.best and { "loop/best" } or {}, watch.possible(config, target) and { "log/variant" } or {},
-        config.mode.ranks and RANKS or {},
+        config.mode.ranks and RANKS or {}, config.sends_half and { "files/sent" } or {},
+        config.nvme and { "files/state_file" } or {},
         target.runtime(config) } do
         table.move(own, 1, #own, #list + 1, list)
     end
@@ -52,7 +53,9 @@ local function wants_header(config, target, name)
             or half == "bf16" and profile.slices(config) ~= nil
     end
     if watch.possible(config, target) and ordered.find(WATCHING, name:match "^runtime/(.*)%.h$") then return true end
+    if name == "runtime/files/sent.h" then return config.sends_half or false end
     if name == "runtime/ranks/moments.h" then return config.sync_batchnorm end
+    if name == "runtime/files/state_file.h" then return config.nvme ~= nil end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end

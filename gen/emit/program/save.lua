@@ -21,7 +21,7 @@ local function collected_of(g) return ordered.collect(g.params, function(p) retu
 
 -- The array of the gradient, of which a rank may have only its own part.
 local function gradient_of(g)
-    return text.block(("a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, \"\", %s, m->flat_g, %s};"):format(
+    return text.block(("a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, \"\", %s, m->flat_g, %s, NULL};"):format(
         gradients.dtype(g).text, g.sharded.gradients and "&m->division.own" or "NULL"))
 end
 
@@ -29,8 +29,8 @@ end
 local function collected_array(g)
     local count = #collected_of(g)
     if count == 0 then return text.block("") end
-    local place = g.sharded.gradients and "COLLECTED_PARAMS, %d, \"%s\", REAL, m->collected, NULL"
-        or "PARAMS + TRAINED_PARAMS, %d, \"%s\", REAL, m->flat_g, NULL"
+    local place = g.sharded.gradients and "COLLECTED_PARAMS, %d, \"%s\", REAL, m->collected, NULL, NULL"
+        or "PARAMS + TRAINED_PARAMS, %d, \"%s\", REAL, m->flat_g, NULL, NULL"
     return text.block("(ga_array){" .. place:format(count, g.ranks and ".sum" or "") .. "}")
 end
 
@@ -81,6 +81,8 @@ function save.render(g, config, facts, context, updates, header)
             grouped = g.handlers and grouped_files.saved(g, memory.params(g)) or text.block(""),
             overflows = scale.overflows,
             keep_best = text.ident(tostring(config.best ~= nil and config.best.kept)) } },
+        g.state_file ~= nil and g.states:has "ema" and { "averages", { index = ordered.find(g.state_names, "ema") - 1,
+            index_of = text.block(g.sharded.parameters and "h.at" or "ga_layout_index(p, l, h.i)") } },
         { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name),
             numbers_saved = saved, best = config.best ~= nil } },
         { "load", { name = name, numbers_loaded = loaded, scale_loaded = scale.scale_loaded,

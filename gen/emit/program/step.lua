@@ -16,6 +16,7 @@ local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local text = require "base.text"
 local update = require "emit.boundary.update"
 local windows = require "emit.boundary.windows"
@@ -274,6 +275,12 @@ function step.passes(g, config, context)
     }
 end
 
+-- What is made once per update behind it: copies of weights, what a rank sends of its parameters.
+local function view_lines(g, list, target)
+    if sent.is_used(g) then list[#list + 1] = ("sent_pack(%s, m);"):format(target.worker) end
+    return #list > 0 and list or { target.no_views }
+end
+
 --- Template arguments of the boundary, the same for all targets; cut and buckets are there with ranks.
 function step.boundary(g, config, context)
     local target = context.target
@@ -281,14 +288,14 @@ function step.boundary(g, config, context)
     return {
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
-        cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
-            ranges.cutting(g, config, context.ranges)),
+        cut = (g.ranks or g.state_file ~= nil) and text.block((sections.render(context.template("program/update.c"),
+            ranges.cutting(g, config, context.ranges)):gsub("\n$", ""))),
         buckets = #g.collectives > 0 and { overlap = config.overlap,
             parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,
             collected = g.summed_elements > g.trained_elements } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
-        view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
+        view_calls = block_of(view_lines(g, lines(g.views, ""), target)),
     }
 end
 

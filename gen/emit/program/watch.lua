@@ -9,13 +9,18 @@ local text = require "base.text"
 
 local watch = {}
 
---- Whether a program has train-watch. Kernels of a device are compiled at its start, and ranks would have to take the
---- same kernels at the same boundary.
-function watch.possible(config, target) return not target.device and not config.mode.ranks end
+--- Whether a program has train-watch. Kernels of a device are compiled at its start, ranks would have to take the same
+--- kernels at the same boundary, and a comparison would change what is in the file of a state.
+function watch.possible(config, target) 
+    return not target.device and not config.mode.ranks and not config.nvme
+end
 
 --- Why a program has none, as the program says it.
 function watch.refusal(config, target)
     if watch.possible(config, target) then return nil end
+    if config.nvme then
+        return "a comparison would write to the file of the optimizer's state: generate without parallel.nvme"
+    end
     return target.device and "the kernels of this program are those of a device: edit kernels.cu, and go on with make "
         .. "and --resume latest" or "the ranks of this program would have to take the same kernels at the same "
         .. "boundary: generate without parallel"

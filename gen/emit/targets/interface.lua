@@ -17,7 +17,8 @@ interface.fields = {
     field("gathers", "boolean", "whether a micro-step can gather from other processes: parameters that are "
         .. "divided, and what ops of the catalog with `exchanges` need", true),
     field("rank_groups", "boolean", "whether groups of ranks can exchange apart from others", true),
-    field("narrow_wire", "boolean", "whether parts of the gradient can travel to other processes in 16 bits", true),
+    field("narrow_wire", "boolean", "whether parts of the gradient, and chunks of "
+        .. "parameters, can travel to other processes in 16 bits", true),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
 
@@ -96,7 +97,8 @@ interface.fields = {
 
     -- memory
     field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
-        .. "by_rank), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank"),
+        .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: its "
+        .. "last elements lie in a file"),
     field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
 

@@ -39,7 +39,11 @@ function c.pointer(t)
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
     local offset = slot_offset(t)
-    if arena == "parameters" then return "m->w." .. c_text.field(t) .. (c_text.chunk(t.param) or offset) end
+    if arena == "parameters" then
+        local place = "m->w." .. c_text.field(t) .. (c_text.chunk(t.param) or offset)
+        if not graph.is_half(t) then return place end
+        return ("(%s *)%s"):format(t.dtype, place:find(" ", 1, true) and "(" .. place .. ")" or place)
+    end
     if arena == "gradients" then
         return "m->g." .. c_text.field(t.param.value) .. (c_text.window(t.param) or offset)
     end
@@ -70,12 +74,15 @@ function c.batch_place(t, at)
     return (".%s = (const %s *)(%s),"):format(t.name, ELEMENT[t.dtype] or "real", at)
 end
 
+-- The type of a tensor's address in the structures of model.h: that of parameters is also that of their gradients.
+local function field_type(t) return t.kind ~= "param" and ELEMENT[t.dtype] or nil end
+
 --- The field of a tensor in the structures of model.h; `name` may be followed by spaces.
-function c.field(t, name) return ("%s *%s"):format(ELEMENT[t.dtype] or "real", name) end
+function c.field(t, name) return ("%s *%s"):format(field_type(t) or "real", name) end
 
 --- The initializer of a tensor's field, `offset` elements after `base`.
 function c.place(t, base, offset)
-    local own = ELEMENT[t.dtype]
+    local own = field_type(t)
     local text = own and ".%s = (" .. own .. " *)(%s + %d)," or ".%s = %s + %d,"
     return text:format(c_text.field(t), base, offset)
 end
@@ -131,6 +138,7 @@ c.services = {
     norm_sum = { call = "norm_sum(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
     parameters_gather = { call = "parameters_gather(w, m);" },
     sum_up = { call = "sum_up(w, m);" },
+    state_finish = { call = "state_finish(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 

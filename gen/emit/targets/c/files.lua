@@ -23,7 +23,7 @@ end
 --- The arenas of training.
 function c_files.arenas(g, config, add)
     for _, arena in ipairs(g.arenas) do
-        add(arena.name, batch.arena_bytes(g, arena), arena.doc, nil, arena.sharded)
+        add(arena.name, batch.arena_bytes(g, arena), arena.doc, nil, arena.sharded, nil, arena.filed)
     end
     if config.mode.ranks then add("wires", WIRES * wire_bytes(g, config), "parts of the sums over the ranks") end
     local numbers = statistics.most(g, config.ops)

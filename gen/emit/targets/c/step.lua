@@ -9,6 +9,7 @@ local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
@@ -65,7 +66,8 @@ local function update_text(g, config, context, found, header)
         b.ranges, b.cut,
         g.ranks and { "buckets", ordered.copy(b.buckets or {}, { grouped = g.handlers ~= nil }) },
         g.sharded.parameters and { "chunks", chunks.tables(g) } or g.sharded.state and { "gather", {} },
-        { "views", { view_calls = b.view_calls } }, rate.functions(config, context.target),
+        sent.is_used(g) and { "sent", {} }, { "views", { view_calls = b.view_calls } },
+        rate.functions(config, context.target),
         g.ranks and { "small_sum", { split = clip.weights_first(g, config), largest = clip.takes_largest(config),
             lists = g.handlers and #config.rank_groups or 0 } },
         g.handlers and { "shares", handlers.shares(g, config) } or false,
@@ -87,7 +89,7 @@ local function step_text(g, config, context, bodies, header)
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false,
-            gathers = g.sharded.state and not g.sharded.parameters } } or false,
+            filed = g.state_file ~= nil, gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "evaluations", { name = name } },
         { "library", { name = name } },
     })
