@@ -111,7 +111,7 @@ function bucket_spans.number(entry, l) return entry.at[entry.loop and l or 0] en
 
 --- Where layer l of a parameter lies, in elements; place: its place in the memory of chunks or of windows, as
 --- param.chunk or param.window without a ring (passes/layer_runs.lua).
-function bucket_spans.place(place, param, l)
+function bucket_spans.layer_at(place, param, l)
     return place.offset + (place.run and place.run.offsets[l] or l * param.flat.stride)
 end
 

@@ -9,7 +9,7 @@ Path.__index = Path
 
 -- Where kernels look for layer l of a parameter, from the beginning of the window of bucket i; and where it is there.
 local function places_of(g, param, i, l)
-    return bucket_spans.place(param.chunk, param, l) - g.chunks.places[i],
+    return bucket_spans.layer_at(param.chunk, param, l) - g.chunks.places[i],
         bucket_spans.gathered_at(g.buckets[i], param.flat.offset + l * param.flat.stride)
 end
 

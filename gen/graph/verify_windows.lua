@@ -42,7 +42,7 @@ end
 -- Layers that take turns in a ring are found by arithmetic, all others by their places.
 function Pass:check_place(node, param, i, l)
     local x = self.g.collectives[i]
-    local at, lies = bucket_spans.place(param.window, param, l) - x.window,
+    local at, lies = bucket_spans.layer_at(param.window, param, l) - x.window,
         param.flat.offset + l * param.flat.stride - x.offset
     if not param.window.ring and at ~= lies then
         self.broken(node, ("writes the gradient of layer %d of %s at element %d of bucket %d, expected %d"):format(l,

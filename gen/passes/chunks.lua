@@ -14,7 +14,7 @@
 --                                                 entry: of node.gathers, one for each chunk that it may need
 --   g.chunks.orders[entry.pass][k + 1]            the number of the bucket at place k
 --   g.chunks.places[bucket]                       where its window begins
---   bucket_spans.place(param.chunk, param, l)     where layer l of a parameter lies, in the window of its bucket
+--   bucket_spans.layer_at(param.chunk, param, l)  where layer l of a parameter lies, in the window of its bucket
 --
 -- If chunks are layers, those of a loop have a ring of prefetch + 1 windows: layer l has window l % (prefetch + 1), so
 -- a gather takes the window of the layer that has just been left. Any other chunk has a window from the start of its
