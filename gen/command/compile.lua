@@ -48,10 +48,6 @@ local function check_target(c)
         diag.fail(diag.field(c.parallel_at, "groups"), ('parallel: groups of ranks are given, and the target "%s" '
             .. 'exchanges with all ranks alone: expected none'):format(c.target), {})
     end
-    if c.mode.sharded.parameters and not targets.of(c).gathers then
-        diag.fail(c.parallel_at, ('parallel: with %q parameters are divided over the processes, and the target %q '
-            .. "needs all of them in each: expected another mode"):format(c.parallel, c.target), {})
-    end
 end
 
 -- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.
@@ -68,8 +64,10 @@ local function lower(path, o, sets, choice)
     local target = targets.of(c)
     c.narrow_wire = target.narrow_wire or false
     c.behind, c.parts, c.writes_half = target.behind or {}, target.parts or {}, target.writes_half or {}
+    c.sums_rows, c.drops = target.sums_rows or {}, target.drops or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)
+    c.channels, c.together = target.channels or {}, target.together or {}
     c.octets = target.octets and target.octets(c) or nil
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil

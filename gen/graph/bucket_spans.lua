@@ -24,7 +24,7 @@ function bucket_spans.taken(n) return (n + 15) // 16 * 16 end
 
 --- Where the tensor at element `at` of the flat space lies in the window that its bucket is gathered into, in elements
 --- of the program's type. A parameter that kernels read in 16 bits takes half as much there as in the flat space.
-function bucket_spans.place(bucket, at)
+function bucket_spans.gathered_at(bucket, at)
     local place = at - bucket.offset
     for _, param in ipairs(bucket.half and bucket.params or {}) do
         for l = 0, graph.is_half(param.value) and param.count - 1 or -1 do
@@ -90,8 +90,8 @@ function bucket_spans.list(g, body, each)
     return list, #steps
 end
 
---- Notes at a node, in its list `field`, what happens there in iteration l: an entry { loop, at = { [l] = number } } has
---- at most one number for an iteration; outside of loops l is 0. key: entries of other keys have other numbers.
+--- Notes at a node, in its list `field`, what happens there in iteration l: an entry { loop, at = { [l] = number } }
+--- has at most one number for an iteration; outside of loops l is 0. key: entries of other keys have other numbers.
 function bucket_spans.note(place, field, number, key)
     local node = place.node
     node[field] = node[field] or {}
@@ -104,6 +104,15 @@ function bucket_spans.note(place, field, number, key)
     local entry = { loop = place.loop, at = { [place.l] = number }, key = key }
     table.insert(node[field], entry)
     return entry
+end
+
+--- The number that an entry has in iteration l of the node's loop; outside of loops l does not matter. nil: none.
+function bucket_spans.number(entry, l) return entry.at[entry.loop and l or 0] end
+
+--- Where layer l of a parameter lies, in elements; place: its place in the memory of chunks or of windows, as
+--- param.chunk or param.window without a ring (passes/layer_runs.lua).
+function bucket_spans.layer_at(place, param, l)
+    return place.offset + (place.run and place.run.offsets[l] or l * param.flat.stride)
 end
 
 --- Calls f(param) for each trained parameter whose values a node reads.

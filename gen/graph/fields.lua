@@ -51,8 +51,8 @@ fields.graph = {
         .. "filled, handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; "
         .. "partial: the set of parameters of which it has some layers, where it may begin and end inside of one; "
         .. "collected: it has what a cycle collects; region: of its first parameters; filled: elements of its tensors; "
-        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some of "
-        .. "them in 16 bits, and the elements of `real` that its window takes (layout)",
+        .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some "
+        .. "of them in 16 bits, and the elements of `real` that its window takes (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
@@ -99,6 +99,7 @@ fields.tensor = {
     parts = "of a joint product's result: { name, path } of the results in whose place it stands (merge)",
     whole_name = "its name before its loop was divided, nil if it was not (split)",
     rounds = "the value of f32 that it is rounded from (precision)",
+    octets = "whether it lies by octets: 8 channels of a place side by side (octets)",
     place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows "
         .. "(emit/program/names.lua)",
 }
@@ -110,9 +111,12 @@ fields.node = {
     statements = "of pointwise nodes: { name, expression } each, over the names of ins; the last is the result",
     behind = "of a product: { statements, both }: a pointwise node in its kernel, over `value`, its result, and x_1, "
         .. "..., elements of the inputs with_1, ...; both: its own result is written too (fusion)",
+    drops = "of a product: the attributes of a dropout in its kernel, before what stands behind; half: whether its own "
+        .. "result has 16 bits (fusion)",
     views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
     shapes = "of other nodes: name of an input that has another shape in memory -> the shape that is read (copies)",
     parts = "of a convolution: the parts that its places are cut into",
+    octets = "whether the planes that it reads and writes lie by octets (octets)",
     at = "path:line of the spec", path = "the block of the model that it belongs to",
     scope = "the region it stands in", keep_full = "results are never stored in 16 bits",
     why = "the reason of a decision about it, for people",
@@ -128,8 +132,8 @@ fields.node = {
     needs = "buckets whose exchange must have ended before it (windows)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
     needs_at = "{ loop, at }: the exchange of bucket at[l] must have ended before it in iteration l (windows)",
-    gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, at[0] "
-        .. "outside of loops; key: the parameter (chunks.needed, chunks)",
+    gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, "
+        .. "at[0] outside of loops; key: the parameter (chunks)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",

@@ -24,6 +24,7 @@ local function node_line(node)
         lines[#lines + 1] = value
         body = "map[" .. table.concat(lines, " ") .. "]"
     end
+    if node.drops then body = body .. "[dropout]" end
     if node.behind then
         local lines, value = statements.text(node.behind.statements, "real")
         lines[#lines + 1] = value

@@ -2,25 +2,15 @@
 -- of a trained parameter lies between the need of its chunk and the start of a gather that takes its window. A path is
 -- walked as the program runs it, iteration by iteration.
 local bucket_spans = require "graph.bucket_spans"
-local graph = require "graph.graph"
 
 -- The chunks whose memory a path has: there, those that were gathered and waited for; coming, gathers under way.
 local Path = {}
 Path.__index = Path
 
--- The number of the bucket of layer l of a parameter.
-local function bucket_of(g, param, l)
-    for i, bucket in ipairs(g.buckets) do
-        local first = param.flat.offset + l * param.flat.stride
-        if not bucket.collected and bucket.offset <= first and first < bucket.offset + bucket.n then return i end
-    end
-end
-
 -- Where kernels look for layer l of a parameter, from the beginning of the window of bucket i; and where it is there.
 local function places_of(g, param, i, l)
-    local run, first = param.chunk.run, l * param.flat.stride
-    return param.chunk.offset + (run and run.offsets[l] or first) - g.chunks.places[i],
-        bucket_spans.place(g.buckets[i], param.flat.offset + first)
+    return bucket_spans.layer_at(param.chunk, param, l) - g.chunks.places[i],
+        bucket_spans.gathered_at(g.buckets[i], param.flat.offset + l * param.flat.stride)
 end
 
 function Path:start(g, i, broken)
@@ -52,7 +42,7 @@ function Path:walk(g, body, l, broken)
     for _, node in ipairs(body) do
         local function complain(message) broken(node, message) end
         for _, entry in ipairs(node.gathers or {}) do
-            local k = entry.at[entry.loop and l or 0]
+            local k = bucket_spans.number(entry, l)
             if k then self:need(g, g.chunks.orders[entry.pass], k, complain) end
         end
         if node.op == "times" then
@@ -60,30 +50,23 @@ function Path:walk(g, body, l, broken)
                 self:walk(g, node.body, node.step > 0 and i or node.count - 1 - i, broken)
             end
         else
-            self:check_reads(g, node, l, complain)
+            bucket_spans.each_read(node, function(param)
+                self.seen(self:check_read(g, param, param.region and l or 0, complain), node, l)
+            end)
         end
     end
 end
 
 -- Returns the chunk that is read.
 function Path:check_read(g, param, l, complain)
-    local i = bucket_of(g, param, l)
+    local i = bucket_spans.bucket_of(g, param, l)
     if not self.there[i] then complain(("reads %s of chunk %d, which is not there"):format(param.name, i)) end
     local read, lies = places_of(g, param, i, l)
     if read ~= lies then
-        complain(("reads layer %d of %s at element %d of chunk %d, and it lies at %d"):format(l, param.name, read, i, lies))
+        complain(("reads layer %d of %s at element %d of chunk %d, and it lies at %d"):format(l, param.name, read, i,
+            lies))
     end
     return i
-end
-
-function Path:check_reads(g, node, l, complain)
-    for _, t in ipairs(graph.reads(node)) do
-        for _, param in ipairs(t.kind == "param" and graph.members(t.param) or {}) do
-            if param.used then
-                self.seen(self:check_read(g, param, param.region and l or 0, complain), node, l)
-            end
-        end
-    end
 end
 
 local function ignore() end

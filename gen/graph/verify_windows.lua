@@ -1,5 +1,5 @@
--- verify_windows: on the way of a backward pass, gradients are written into the window of their bucket before its exchange
--- starts, and never where the exchange of another bucket may still read. Each bucket starts once. The pass is walked as
+-- verify_windows: in a backward pass, gradients are written into the window of their bucket before its exchange starts,
+-- and never where the exchange of another bucket may still read. Each bucket starts once. The pass is walked as
 -- the program runs it, iteration by iteration.
 local bucket_spans = require "graph.bucket_spans"
 
@@ -10,7 +10,7 @@ Pass.__index = Pass
 -- The buckets that a list of entries { loop, at } names in iteration l.
 local function each_at(entries, l, f)
     for _, entry in ipairs(entries or {}) do
-        local i = entry.at[entry.loop and l or 0]
+        local i = bucket_spans.number(entry, l)
         if i then f(i) end
     end
 end
@@ -41,11 +41,10 @@ end
 
 -- Layers that take turns in a ring are found by arithmetic, all others by their places.
 function Pass:check_place(node, param, i, l)
-    local x, window = self.g.collectives[i], param.window
-    local first = l * param.flat.stride
-    local at = window.offset + (window.run and window.run.offsets[l] or first) - x.window
-    local lies = param.flat.offset + first - x.offset
-    if not window.ring and at ~= lies then
+    local x = self.g.collectives[i]
+    local at, lies = bucket_spans.layer_at(param.window, param, l) - x.window,
+        param.flat.offset + l * param.flat.stride - x.offset
+    if not param.window.ring and at ~= lies then
         self.broken(node, ("writes the gradient of layer %d of %s at element %d of bucket %d, expected %d"):format(l,
             param.name, at, i, lies))
     end

@@ -130,8 +130,8 @@ local function collected_bucket(g)
         handler = params[1].handler })
 end
 
---- Sets g.buckets: chunks of at most `chunk` elements, nil: whole layers and neighbours as the mode has them. items: runs
---- of the trained part of the flat space; aligned(n): the elements that a tensor of n takes there.
+--- Sets g.buckets: chunks of at most `chunk` elements, nil: whole layers and neighbours as the mode has them. items:
+--- runs of the trained part of the flat space; aligned(n): the elements that a tensor of n takes there.
 return function(g, config, items, chunk, aligned)
     if chunk then
         by_size(g, items, chunk, aligned)

@@ -5,15 +5,16 @@
 --   backward    d_h = fc2_dx(d_y)                                fc2, which forward used last, is still there
 --               need fc1 ; ...
 --
--- A pass needs chunks in an order that is known here (g.chunks.orders). At the need of one the gather of that `prefetch`
--- places behind it starts. A chunk is a layer, or has a size of its own: then it may begin and end inside of a layer.
+-- A pass needs chunks in an order that is known here (g.chunks.orders). At the need of one the gather of that
+-- `prefetch` places behind it starts. A chunk is a layer, or has a size of its own: then it may begin and end inside of
+-- a layer.
 -- For any reader of the graph, on any target:
 --
---   chunks.needed(entry, l)         the place of the order that a node needs in layer l of its loop; entry: of the list
---                                   node.gathers, which has one entry for each chunk that an iteration may need there
---   g.chunks.orders[pass][k + 1]    the number of the bucket at place k
---   g.chunks.places[bucket]         where its window begins
---   chunks.place(param, l)          where layer l of a parameter lies: in the window of its bucket
+--   bucket_spans.number(entry, l)                 the place k of the order that a node needs in layer l of its loop;
+--                                                 entry: of node.gathers, one for each chunk that it may need
+--   g.chunks.orders[entry.pass][k + 1]            the number of the bucket at place k
+--   g.chunks.places[bucket]                       where its window begins
+--   bucket_spans.layer_at(param.chunk, param, l)  where layer l of a parameter lies, in the window of its bucket
 --
 -- If chunks are layers, those of a loop have a ring of prefetch + 1 windows: layer l has window l % (prefetch + 1), so
 -- a gather takes the window of the layer that has just been left. Any other chunk has a window from the start of its
@@ -29,16 +30,6 @@ local chunks = { name = "chunks", doc = "windows for parameters that are gathere
 
 -- In this order on one line of time.
 local PASSES = { "forward", "evaluation", "backward" }
-
---- The place of the order that a node needs in layer l of its loop (0 outside of loops), by an entry of node.gathers;
---- nil: none.
-function chunks.needed(entry, l) return entry.at[l] end
-
---- Where layer l of a trained parameter lies in the memory of chunks, in elements.
-function chunks.place(param, l)
-    local run = param.chunk.run
-    return param.chunk.offset + (run and run.offsets[l] or l * param.flat.stride)
-end
 
 -- The chunks that stay behind the forward pass: those that its last use is of, and those that an evaluation uses again.
 local function staying(forward, evaluation)
@@ -134,7 +125,7 @@ local function place_parameters(g)
     end)
     layer_runs(placed, function(param, l)
         local i = bucket_spans.bucket_of(g, param, l)
-        return g.chunks.places[i] + bucket_spans.place(g.buckets[i], param.flat.offset + l * param.flat.stride)
+        return g.chunks.places[i] + bucket_spans.gathered_at(g.buckets[i], param.flat.offset + l * param.flat.stride)
     end, function(param, offset, run) param.chunk = { offset = offset, run = run } end)
     for _, joint in ipairs(g.joints) do joint.chunk = joint.members[1].chunk end
 end

@@ -14,6 +14,8 @@
 -- too, the kernel writes both.
 --
 --   y = linear(x, w) ; z = gelu(y)   ->   y, z = linear(x, w), behind: gelu(value)
+--
+-- A dropout that alone reads a product's result moves there, too, before that node (config.drops).
 local copies = require "passes.copies"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -158,7 +160,7 @@ local function obstacle_behind(product, reader, key, position, uses, here)
     if uses.writers[y.tensor] ~= 1 or y.acc then return "several nodes or micro-steps write it" end
     if z.acc or z.tensor.dtype == "i32" then return "its reader adds, or writes whole numbers" end
     if y.tensor.carried or y.tensor.carry_out then return "a loop carries it" end
-    if reader.views[key] or graph.elements(z.tensor.shape) ~= graph.elements(y.tensor.shape) then
+    if (reader.views or {})[key] or graph.elements(z.tensor.shape) ~= graph.elements(y.tensor.shape) then
         return "its reader reads it through a view"
     end
     if product.run or product.behind then return "its kernel has something behind it already" end
@@ -181,12 +183,24 @@ local function put_behind(product, reader, key, both)
     end
     reader.behind = { statements = statements.substitute(reader.statements, map), both = both }
     reader.outs = both and { [name] = y, behind = reader.outs.y } or { [name] = reader.outs.y }
-    reader.op, reader.attrs, reader.size = product.op, product.attrs, product.size
-    reader.parts, reader.shapes = product.parts, product.shapes
+    reader.op, reader.attrs, reader.size, reader.drops = product.op, product.attrs, product.size, product.drops
+    reader.parts, reader.shapes, reader.octets = product.parts, product.shapes, product.octets
     reader.statements, reader.ins, reader.views, reader.at = nil, ins, views, product.at
     reader.signature = ordered.copy(product.signature, { ins = order, outs = both and { name, "behind" } or { name } })
     reader.why, reader.named = "with the pointwise op behind it", y.tensor
     if both then y.tensor.def = reader end
+end
+
+-- Lets a product's kernel drop elements of its result: the dropout becomes the product.
+local function put_drops(product, dropout)
+    local order = table.move(product.signature.ins, 1, #product.signature.ins, 1, {})
+    order[#order + 1] = "micro"
+    local y = product.outs.y.tensor
+    dropout.drops, dropout.named = ordered.copy(dropout.attrs, { half = graph.is_half(y) }), y
+    dropout.op, dropout.attrs, dropout.size, dropout.shapes = product.op, product.attrs, product.size, product.shapes
+    dropout.ins = ordered.copy(product.ins, { micro = dropout.ins.micro })
+    dropout.signature = ordered.copy(product.signature, { ins = order })
+    dropout.at, dropout.why = product.at, "with the dropout behind it"
 end
 
 -- How often the nodes of a body read each tensor, those of its loops too.
@@ -231,11 +245,32 @@ local function fuse_behind(g, body, uses, ops)
     for i = 1, #body do body[i] = kept[i] end
 end
 
+local function fuse_drops(g, body, uses, ops)
+    local position, here, moved = {}, readers_in(body), {}
+    for i, node in ipairs(body) do position[node] = i end
+    for _, node in ipairs(body) do
+        local product = node.op == "dropout" and node.ins.x.def
+        if node.op == "times" then fuse_drops(g, node.body, uses, ops)
+        elseif product and ops[product.op] then
+            local t = node.ins.x
+            local why = obstacle_behind(product, node, "x", position, uses, here)
+                or uses.readers[t] > 1 and ("%d nodes read it"):format(uses.readers[t])
+            graph.decide(g, t.name, why and "not dropped in its kernel" or "dropped in its kernel",
+                why or ("%s alone reads it"):format(node.outs.y.tensor.name))
+            if not why then put_drops(product, node) end
+            moved[product] = not why or nil
+        end
+    end
+    local kept = ordered.collect(body, function(node) return not moved[node] and node or nil end)
+    for i = 1, #body do body[i] = kept[i] end
+end
+
 function fusion.run(g, config)
     copies(g)
     local uses = count_uses(g)
     local noted = {}
     for _, body in ipairs { g.forward, g.backward } do fuse_body(g, body, uses, noted) end
+    for _, body in ipairs { g.forward, g.backward } do fuse_drops(g, body, uses, config.drops) end
     for _, body in ipairs { g.forward, g.backward } do fuse_behind(g, body, uses, config.behind) end
 end
 

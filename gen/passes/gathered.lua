@@ -87,7 +87,7 @@ end
 local function set_windows(g, config)
     for _, bucket in ipairs(g.buckets) do
         for _, param in ipairs(bucket.params) do bucket.half = bucket.half or graph.is_half(param.value) end
-        bucket.gathered = bucket_spans.place(bucket, bucket.offset + bucket.n)
+        bucket.gathered = bucket_spans.gathered_at(bucket, bucket.offset + bucket.n)
         config.sends_half = config.sends_half or bucket.half or false
     end
 end

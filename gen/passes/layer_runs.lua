@@ -1,5 +1,5 @@
--- layer_runs: where the layers of parameters lie in memory that buckets have windows in. Parameters of a loop whose layers
--- lie alike, seen from layer 0, share a run:
+-- layer_runs: where the layers of parameters lie in memory that buckets have windows in. Parameters of a loop whose
+-- layers lie alike, seen from layer 0, share a run:
 --
 --   two layers to a bucket, two windows of 200:   layers 0 to 5 at 0, 100, 200, 300, 0, 100 of layer 0
 
@@ -16,8 +16,8 @@ local function run_of(runs, param, offsets)
 end
 
 --- Calls set(param, offset, run) for each of the parameters. place_of(param, l): where its layer l lies; offset: where
---- layer 0 does; run: { region, offsets, params }, offsets[l] = elements from layer 0 to layer l; nil: the layers lie as
---- they do in the flat space.
+--- layer 0 does; run: { region, offsets, params }, offsets[l] = elements from layer 0 to layer l; nil: the layers lie
+--- as they do in the flat space.
 return function(params, place_of, set)
     local runs = {}
     for _, param in ipairs(params) do

@@ -24,9 +24,13 @@ passes.list = {
     require "passes.precision",    -- a concrete type for every tensor
     require "passes.recompute",    -- values recomputed in the backward pass (optional)
     require "passes.layout",       -- the flat space, buckets, packed views (views: optional)
+    require "passes.octets",       -- 8 channels side by side around convolutions on tensor cores
     require "passes.update",       -- the boundary: measure, decide, update
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
+    require "passes.channels",     -- statistics of batchnorm in parts (optional)
+    require "passes.sums",         -- sums over rows in kernels that read these rows (optional)
     require "passes.parts",        -- sums over many rows in parts (optional)
+    require "passes.together",     -- sums of parts in one kernel (optional)
     require "passes.collectives",  -- which collective follows which node
     require "passes.windows",      -- memory for gradients that are exchanged at once
     require "passes.chunks",       -- memory for parameters that are gathered before use

@@ -27,8 +27,17 @@ enum {
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
     CU_STREAM_NON_BLOCKING = 1,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
-    CU_EVENT_DEFAULT = 0
+    CU_EVENT_DEFAULT = 0,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+    CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
+    CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
+    CU_TENSOR_MAP_SWIZZLE_128B = 3,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3,
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0
 };
+typedef unsigned CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill; /* enums of the driver */
+typedef struct CUtensorMap_st CUtensorMap;
 
 #define GA_CUDA_FUNCTIONS(X) \
     X(CUresult, cuInit, (unsigned)) \
@@ -69,12 +78,19 @@ enum {
     X(CUresult, cuEventDestroy_v2, (CUevent)) \
     X(CUresult, cuEventRecord, (CUevent, CUstream)) \
     X(CUresult, cuEventSynchronize, (CUevent)) \
+    X(CUresult, cuEventElapsedTime, (float *, CUevent, CUevent)) \
     X(CUresult, cuStreamBeginCapture_v2, (CUstream, unsigned)) \
     X(CUresult, cuStreamEndCapture, (CUstream, CUgraph *)) \
     X(CUresult, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long)) \
     X(CUresult, cuGraphLaunch, (CUgraphExec, CUstream)) \
     X(CUresult, cuGraphExecDestroy, (CUgraphExec)) \
     X(CUresult, cuGraphDestroy, (CUgraph))
+
+/* Functions that not all drivers have. */
+#define GA_CUDA_OPTIONAL(X) \
+    X(CUresult, cuTensorMapEncodeTiled, (CUtensorMap *, CUtensorMapDataType, unsigned, void *, const uint64_t *, \
+                                         const uint64_t *, const unsigned *, const unsigned *, CUtensorMapInterleave, \
+                                         CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill))
 
 typedef int nvrtcResult; /* 0 is success */
 typedef struct _nvrtcProgram *nvrtcProgram;

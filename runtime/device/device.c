@@ -128,6 +128,8 @@ static int open_device(ga_device *d, int ordinal, ga_err *e) {
     GA_TRY(ga_library_open(&d->cuda_library, sonames, symbols,
                            (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->cuda,
                            "install NVIDIA's driver, or generate with --target c", e));
+    void *optional = dlsym(d->cuda_library, "cuTensorMapEncodeTiled");
+    memcpy(&d->cuda.cuTensorMapEncodeTiled, &optional, sizeof optional);
     setenv("CUDA_MODULE_LOADING", "EAGER", 0); /* before 12.3 a capture cannot load what is used first inside it */
     CHECK("starting the driver", cuInit(0));
     GA_TRY(choose_ordinal(d, ordinal, e));
@@ -220,6 +222,18 @@ int ga_device_pinned(ga_device *d, size_t bytes, void **out, ga_err *e) {
     d->counters.allocations++;
     d->counters.pinned_bytes += (int64_t)bytes;
     return 0;
+}
+
+int ga_device_borrow(ga_device *d, size_t bytes, ga_address *out, ga_err *e) {
+    CUdeviceptr address = 0;
+    const CUresult r = d->cuda.cuMemAlloc_v2(&address, bytes);
+    *out = r == CUDA_SUCCESS ? address : 0;
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? 0 : ga_cuda_check(d, r, "borrowing memory", e);
+}
+
+void ga_device_give_back(ga_device *d, ga_address memory) {
+    d->cuda.cuCtxSynchronize();
+    d->cuda.cuMemFree_v2(memory);
 }
 
 int ga_device_stream(ga_device *d, ga_cuda_stream *out, ga_err *e) {
@@ -316,6 +330,28 @@ int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e) {
 
 int ga_device_wait_host(ga_device *d, ga_event ev, ga_err *e) {
     CHECK("waiting for an event", cuEventSynchronize(ev));
+    return 0;
+}
+
+int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *ms, ga_err *e) {
+    GA_TRY(ga_device_wait_host(d, to, e));
+    CHECK("reading a time", cuEventElapsedTime(ms, from, to));
+    return 0;
+}
+
+bool ga_device_has_boxes(const ga_device *d) {
+    return d->cuda.cuTensorMapEncodeTiled != NULL;
+}
+
+int ga_device_boxes(ga_device *d, ga_boxes *out, const ga_matrix *m, ga_err *e) {
+    const uint64_t extents[2] = {(uint64_t)m->columns, (uint64_t)m->rows}, stride = 2 * (uint64_t)m->stride;
+    const unsigned box[2] = {(unsigned)m->box_columns, (unsigned)m->box_rows}, steps[2] = {1, 1};
+    const unsigned type =
+        m->type == GA_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    CHECK("describing the boxes of a matrix",
+          cuTensorMapEncodeTiled((CUtensorMap *)out, type, 2, (void *)(uintptr_t)m->at, extents, &stride, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     return 0;
 }
 

@@ -66,6 +66,8 @@ const ga_device_counters *ga_device_get_counters(const ga_device *d);
  * text that does not compile is GA_BUG, or GA_INPUT if it came from GAGEN_KERNELS, with the first lines
  * of the log. Called once per device. */
 int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *kernels, ga_err *e);
+/* A kernel of the loaded text that not all devices have, by name; NULL: it is not there. */
+ga_kernel ga_device_kernel(ga_device *d, const char *name);
 /* Compiles the source for the devices of an architecture, "sm_90" or "sm_90a", and puts the module into the folder
  * s->modules, where ga_device_load_kernels finds it, if text and options are still the same; it then needs no
  * NVRTC. Needs no device. */
@@ -77,6 +79,10 @@ int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e); /* 
 int ga_device_pinned(ga_device *d, size_t bytes, void **out, ga_err *e);     /* host memory */
 int ga_device_stream(ga_device *d, ga_cuda_stream *out, ga_err *e); /* waits for no other stream */
 int ga_device_event(ga_device *d, ga_event *out, ga_err *e);
+
+/* Memory of the driver for a moment: *out is 0 if there is none. It waits for all work before it goes back. */
+int ga_device_borrow(ga_device *d, size_t bytes, ga_address *out, ga_err *e);
+void ga_device_give_back(ga_device *d, ga_address memory);
 
 /* Synchronous: they wait for all work of the device, then for the copy. Any host memory. */
 int ga_device_upload(ga_device *d, ga_address to, const void *from, size_t bytes, ga_err *e);
@@ -96,6 +102,22 @@ int ga_device_record(ga_device *d, ga_event ev, ga_cuda_stream s, ga_err *e);
 int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e);
 int ga_device_wait_host(ga_device *d, ga_event ev, ga_err *e);
 int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e);
+
+/* Milliseconds from one event to another; waits for both. */
+int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *ms, ga_err *e);
+
+/* How a kernel copies boxes of a matrix: what the driver makes of a ga_matrix, an argument of kernels. */
+typedef struct ga_boxes {
+    _Alignas(64) uint64_t opaque[16];
+} ga_boxes;
+typedef struct ga_matrix {
+    ga_address at;                 /* a multiple of 16 */
+    ga_dtype type;                 /* GA_BF16, GA_F16 */
+    int64_t columns, rows, stride; /* elements from row to row, a multiple of 8 */
+    int box_columns, box_rows;     /* at most 64 and 256; rows of 128 bytes with their chunks swapped */
+} ga_matrix;
+bool ga_device_has_boxes(const ga_device *d);
+int ga_device_boxes(ga_device *d, ga_boxes *out, const ga_matrix *m, ga_err *e);
 
 /* Work sent to `s`, and to streams that wait for its events, between begin and end is recorded in a
  * graph and not executed. Forked streams must be joined to `s` before the end; the host must not wait

@@ -302,6 +302,11 @@ int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *k
     return 0;
 }
 
+ga_kernel ga_device_kernel(ga_device *d, const char *name) {
+    ga_kernel k = NULL;
+    return d->cuda.cuModuleGetFunction(&k, d->module, name) == CUDA_SUCCESS ? k : NULL;
+}
+
 int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e) {
     if (bytes > d->facts.shared_bytes_max)
         return ga_fail(e, GA_ENVIRONMENT,

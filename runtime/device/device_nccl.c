@@ -148,7 +148,7 @@ typedef struct exchange {
     ga_nccl *c;
     ga_cuda_stream s;
     const ga_exchange *x;
-    ga_address values;
+    ga_address values, own; /* own: the own cut of a gather */
     unsigned type;
 } exchange;
 
@@ -158,6 +158,11 @@ static int64_t cut(const exchange *k, int rank) {
 
 static void *element(const exchange *k, int64_t i) {
     return pointer(k->values + (ga_address)i * ga_dtype_bytes(k->x->type));
+}
+
+/* Element i of the own cut, as a gather sends it. */
+static void *own_element(const exchange *k, int64_t i) {
+    return pointer(k->own + (ga_address)(i - cut(k, k->c->rank)) * ga_dtype_bytes(k->x->type));
 }
 
 /* Elements of each rank, if all have as many and the last one maybe more; 0: they have not. */
@@ -175,7 +180,8 @@ static int with_rank(const exchange *k, int rank, int64_t from, int64_t n, ga_er
     if (n == 0) return GA_OK;
     if (k->x->kind == GA_REDUCE_SCATTER)
         return check(c, c->nccl.ncclReduce(at, at, (size_t)n, k->type, ncclSum, rank, c->group, k->s), "reduce", e);
-    return check(c, c->nccl.ncclBroadcast(at, at, (size_t)n, k->type, rank, c->group, k->s), "broadcast", e);
+    const void *from_here = rank == c->rank ? own_element(k, from) : at;
+    return check(c, c->nccl.ncclBroadcast(from_here, at, (size_t)n, k->type, rank, c->group, k->s), "broadcast", e);
 }
 
 /* The first size * each elements, each rank's part in its place. */
@@ -185,6 +191,7 @@ static int with_all(const exchange *k, int64_t each, ga_err *e) {
     if (k->x->kind == GA_REDUCE_SCATTER)
         return check(c, c->nccl.ncclReduceScatter(all, own, (size_t)each, k->type, ncclSum, c->group, k->s),
                      "reduce-scatter", e);
+    own = own_element(k, c->rank * each);
     return check(c, c->nccl.ncclAllGather(own, all, (size_t)each, k->type, c->group, k->s), "all-gather", e);
 }
 
@@ -201,16 +208,23 @@ static int by_cuts(const exchange *k, ga_err *e) {
     return check(k->c, k->c->nccl.ncclGroupEnd(), "a group", e);
 }
 
-int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e) {
-    exchange k = {c, s, x, values, 0};
+int ga_nccl_gather(ga_nccl *c, ga_cuda_stream s, ga_address values, ga_address own, const ga_exchange *x, ga_err *e) {
+    exchange k = {c, s, x, values, own, 0};
     GA_TRY(ga_exchange_check(x, 0, e));
     GA_TRY(type_of(x->type, &k.type, e));
     if (x->shard || x->wire != x->type)
         return ga_fail(e, GA_BUG, "exchange on the device: expected no shard, and parts in the type of the values");
     if (x->kind == GA_ALL_REDUCE) return ga_nccl_all_reduce(c, s, values, (size_t)x->n, x->type, e);
     if (c->group && x->n > 0) GA_TRY(by_cuts(&k, e));
+    if (!c->group && own != values)
+        GA_TRY(ga_device_copy(c->device, s, values, own, (size_t)x->n * ga_dtype_bytes(x->type), e));
     ga_device_count_collective(c->device, (size_t)ga_exchange_bytes(x));
     return GA_OK;
+}
+
+int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e) {
+    const ga_address own = values + (ga_address)ga_cut(x, c->rank, c->size) * ga_dtype_bytes(x->type);
+    return ga_nccl_gather(c, s, values, own, x, e);
 }
 
 static int check_group(const ga_nccl *c, ga_err *e) {

@@ -22,6 +22,8 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, g
 /* Makes an exchange whose values are on the device, in their own type and without a shard; x->values is not looked at.
  * Equal cuts are faster than others. */
 int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e);
+/* The same of a GA_ALL_GATHER whose own cut lies elsewhere, at `own`. */
+int ga_nccl_gather(ga_nccl *c, ga_cuda_stream s, ga_address values, ga_address own, const ga_exchange *x, ga_err *e);
 
 /* Sums n doubles in place; of the last `largest` of them each becomes the largest of the ranks. Counted without
  * bytes. */

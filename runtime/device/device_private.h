@@ -7,6 +7,7 @@
 #define GA_POINTER(result, name, arguments) result(*name) arguments;
 typedef struct ga_cuda {
     GA_CUDA_FUNCTIONS(GA_POINTER)
+    GA_CUDA_OPTIONAL(GA_POINTER) /* NULL: this driver has it not */
 } ga_cuda;
 typedef struct ga_nvrtc {
     GA_NVRTC_FUNCTIONS(GA_POINTER)

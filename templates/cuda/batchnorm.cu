@@ -1,49 +1,126 @@
-// batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. One block computes the sums of a
-// channel of a group. A thread moves FEW neighbours of a plane at once.
+// batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. A block has WIDE neighbouring channels,
+// 1 or an octet, and a part of the rows of a group. A thread moves FEW neighbours at once.
 
-//@ batchnorm_stats(fn, params, source, threads, few, B, C, S, rows, eps, sqrt)
-/* $fn: average and variance of $C channels of $S elements in each group of $rows rows; in evaluation, the
+//@ batchnorm_stats(fn, params, source, threads, shape, eps, sqrt)
+//% if shape.parts then
+/* $fn: averages of $(shape.C) channels of $(shape.S) elements in $(shape.parts) parts of each group of $(shape.rows) rows, and the sums of
+ * the squared distances from these, as (part, group, 2, channel)
+ * $source */
+//% else
+/* $fn: average and variance of $(shape.C) channels of $(shape.S) elements in each group of $(shape.rows) rows; in evaluation, the
  * running ones
  * $source */
+//% end
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, FEW = $few };
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
     __shared__ real scratch[GA_LANES];
-    const int c = blockIdx.x % C;
-    const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + c) * S, n = (ga_int64)ROWS * S;
-    real middle = running_mean[c], spread = running_var[c];
+//% if shape.parts then
+    enum { PARTS = $(shape.parts) };
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
+    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+    if (!micro->training) return;
+//% else
+    enum { PARTS = 1 };
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES, part = 0, at = group * C + plane * WIDE;
+    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+//% end
+    const real n = (real)((ga_int64)ROWS * S / PARTS);
+    real middle[WIDE] = {}, squares[WIDE] = {};
+//% if not shape.parts then
     if (micro->training) {
-        real sum = 0, squares = 0;
-        ga_each_of_channel<C, S, FEW, $threads>(first, ROWS, [&](ga_int64 i) {
-            const auto some = ga_read<FEW>(x + i);
-#pragma unroll
-            for (int e = 0; e < FEW; e++) sum += ga_get(some.at[e]);
-        });
-        middle = ga_block_sum(sum, scratch) / n;
-        ga_each_of_channel<C, S, FEW, $threads>(first, ROWS, [&](ga_int64 i) {
-            const auto some = ga_read<FEW>(x + i);
-#pragma unroll
-            for (int e = 0; e < FEW; e++) {
-                const real apart = ga_get(some.at[e]) - middle;
-                squares += apart * apart;
-            }
-        });
-        spread = ga_block_sum(squares, scratch) / n;
+//% end
+    $(moments { threads = threads })
+//% if shape.parts then
+    if (threadIdx.x > 0) return;
+    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    ga_write_channels(to, middle);
+    ga_write_channels(to + C, squares);
+//% else
+    } else {
+        ga_read_channels(middle, running_mean + plane * WIDE);
+        ga_read_channels(squares, running_var + plane * WIDE);
     }
     if (threadIdx.x > 0) return;
-    mean[blockIdx.x] = middle;
-    var[blockIdx.x] = spread;
-    rstd[blockIdx.x] = 1 / $sqrt(spread + $eps);
+    real inverse[WIDE];
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) {
+        if (micro->training) squares[e] /= n;
+        inverse[e] = 1 / $sqrt(squares[e] + $eps);
+    }
+    ga_write_channels(mean + at, middle);
+    ga_write_channels(var + at, squares);
+    ga_write_channels(rstd + at, inverse);
+//% end
 }
 
-//@ batchnorm(fn, params, source, threads, few, out, last, behind, B, C, S, rows)
-/* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
+//@ moments(threads)
+ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+    const auto some = ga_read<FEW>(x + i);
+#pragma unroll
+    for (int e = 0; e < FEW; e++) middle[e % WIDE] += ga_get(some.at[e]);
+});
+ga_block_sums(middle, scratch);
+#pragma unroll
+for (int e = 0; e < WIDE; e++) middle[e] /= n;
+ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+    const auto some = ga_read<FEW>(x + i);
+#pragma unroll
+    for (int e = 0; e < FEW; e++) {
+        const real apart = ga_get(some.at[e]) - middle[e % WIDE];
+        squares[e % WIDE] += apart * apart;
+    }
+});
+ga_block_sums(squares, scratch);
+
+//@ batchnorm_joined(fn, params, source, threads, shape)
+/* $fn: averages and squared distances of $(shape.C) channels in $(shape.tiles) tiles of each group of $(shape.rows) rows,
+ * joined to $(shape.parts) parts, as (part, group, 2, channel)
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, FEW = $few, EACH = S / FEW };
-    for (ga_int64 chunk = ga_thread_first(); chunk < (ga_int64)$B * C * EACH; chunk += ga_thread_count()) {
-        const int c = (int)(chunk / EACH % C), at = (int)(chunk / EACH / C / ROWS) * C + c;
-        const real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
-        const ga_int64 first = chunk * FEW;
+    enum { C = $(shape.C), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS, WIDE = $(shape.wide), PLANES = C / WIDE, EACH = $(shape.tiles) / $(shape.parts) };
+    __shared__ real scratch[$threads / GA_LANES][WIDE];
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
+    const ga_int64 first = (ga_int64)(part * EACH * GROUPS + group) * (2 * C) + plane * WIDE;
+    const real n = (real)((ga_int64)ROWS * $(shape.S) / $(shape.tiles));
+    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    real middle[WIDE], spread[WIDE];
+    if (!micro->training) return;
+    ga_parts_moments<WIDE, $threads, C>(middle, spread, tiles + first, EACH, GROUPS * 2 * C, n, scratch);
+    if (threadIdx.x > 0) return;
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) spread[e] *= n * EACH;
+    ga_write_channels(to, middle);
+    ga_write_channels(to + C, spread);
+}
+
+//@ batchnorm(fn, params, source, threads, shape, moves, out, last, behind, eps, sqrt)
+/* $fn: (x - mean) rstd weight + bias for $(shape.C) channels of $(shape.S) elements, in groups of $(shape.rows) rows
+//% if shape.parts then
+ * mean and variance are those of $(shape.parts) parts, in evaluation the running ones
+//% end
+//% if moves then
+ * in training, the running ones are moved
+//% end
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
+    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+    const int c = plane * WIDE, at = group * C + c;
+    real middle[WIDE], factor[WIDE], shift[WIDE];
+//% if shape.parts then
+    $(of_parts { shape = shape, threads = threads, eps = eps, sqrt = sqrt })
+//% else
+    ga_read_channels(middle, mean + at);
+    ga_read_channels(factor, rstd + at);
+//% end
+    ga_read_channels(shift, weight + c);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) factor[e] *= shift[e];
+    ga_read_channels(shift, bias + c);
+    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $(shape.split), [&](ga_int64 first) {
         const auto some = ga_read<FEW>(x + first);
         ga_few<$last, FEW> to;
 //% if behind then
@@ -54,7 +131,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
-            const real value = (ga_get(some.at[k]) - middle) * factor + shift;
+            const real value = (ga_get(some.at[k]) - middle[k % WIDE]) * factor[k % WIDE] + shift[k % WIDE];
 //% if behind then
 //% if behind.both then
             ga_put(own.at[k], value);
@@ -72,60 +149,183 @@ GA_KERNEL($threads) $fn($params) {
 //% else
         ga_write(y + first, to);
 //% end
-    }
+    });
+//% if moves then
+    $(moved { threads = threads, moves = moves })
+//% end
 }
 
-//@ batchnorm_sums(fn, params, source, threads, few, B, C, S, rows)
-/* $fn: sums of dy and of dy (x - mean) rstd for $C channels of $S elements in each group of $rows rows
+//@ of_parts(shape, threads, eps, sqrt)
+enum { PARTS = $(shape.parts) };
+__shared__ real scratch[$threads / GA_LANES][WIDE];
+const real *of_group = parts + group * (2 * C) + c, n = (real)((ga_int64)ROWS * S / PARTS);
+const bool training = micro->training != 0;
+real spread[WIDE];
+if (training) {
+    ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group, PARTS, GROUPS * 2 * C, n, scratch);
+} else {
+    ga_read_channels(middle, running_mean + c);
+    ga_read_channels(spread, running_var + c);
+}
+#pragma unroll
+for (int e = 0; e < WIDE; e++) factor[e] = 1 / $sqrt(spread[e] + $eps);
+if (part == 0 && threadIdx.x == 0) {
+    ga_write_channels(mean + at, middle);
+    ga_write_channels(var + at, spread);
+    ga_write_channels(rstd + at, factor);
+}
+
+//@ moved(threads, moves)
+if (group > 0 || part > 0 || !training) return;
+for (int g = 0; g < GROUPS; g++) {
+    if (g > 0)
+        ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group + g * (2 * C), PARTS, GROUPS * 2 * C, n,
+                                            scratch);
+    if (threadIdx.x > 0) continue;
+    real old_mean[WIDE], old_var[WIDE];
+    ga_read_channels(old_mean, moved_mean + c);
+    ga_read_channels(old_var, moved_var + c);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) {
+        old_mean[e] = $(moves.rest) * old_mean[e] + $(moves.momentum) * middle[e];
+        old_var[e] = $(moves.rest) * old_var[e] + $(moves.momentum) * (spread[e] * $(moves.unbiased));
+    }
+    ga_write_channels(moved_mean + c, old_mean);
+    ga_write_channels(moved_var + c, old_var);
+}
+if (plane == 0 && threadIdx.x == 0) batches[0] += GROUPS;
+
+//@ batchnorm_sums(fn, params, source, threads, shape)
+/* $fn: sums of dy and of dy (x - mean) rstd for $(shape.C) channels of $(shape.S) elements in each group of $(shape.rows) rows
+//% if shape.parts then
+ * in $(shape.parts) parts, as (part, group, 2, channel)
+//% end
  * $source */
+//% if shape.parts then
+GA_KERNEL($threads, 3) $fn($params) {
+//% else
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, FEW = $few };
+//% end
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
+    enum { PARTS = $(shape.parts or 1) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + blockIdx.x % C) * S;
-    const real middle = mean[blockIdx.x];
-    real all = 0, lever = 0;
-    ga_each_of_channel<C, S, FEW, $threads>(first, ROWS, [&](ga_int64 i) {
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
+    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+    const int at = group * C + plane * WIDE;
+    real middle[WIDE], all[WIDE] = {}, lever[WIDE] = {};
+    ga_read_channels(middle, mean + at);
+    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
         const auto some = ga_read<FEW>(x + i);
         const auto slopes = ga_read<FEW>(dy + i);
 #pragma unroll
         for (int e = 0; e < FEW; e++) {
             const real slope = ga_get(slopes.at[e]);
-            all += slope;
-            lever += slope * (ga_get(some.at[e]) - middle);
+            all[e % WIDE] += slope;
+            lever[e % WIDE] += slope * (ga_get(some.at[e]) - middle[e % WIDE]);
         }
     });
-    all = ga_block_sum(all, scratch);
-    lever = ga_block_sum(lever, scratch);
+    ga_block_sums(all, scratch);
+    ga_block_sums(lever, scratch);
     if (threadIdx.x > 0) return;
-    sum[blockIdx.x] = all;
-    moment[blockIdx.x] = lever * rstd[blockIdx.x];
+    ga_read_channels(middle, rstd + at);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) lever[e] *= middle[e];
+//% if shape.parts then
+    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    ga_write_channels(to, all);
+    ga_write_channels(to + C, lever);
+//% else
+    ga_write_channels(sum + at, all);
+    ga_write_channels(moment + at, lever);
+//% end
 }
 
-//@ batchnorm_dx(fn, params, source, threads, few, out, adds, B, C, S, rows, store)
-/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
- * of $rows rows
+//@ batchnorm_dx(fn, params, source, threads, shape, sums, out, adds, store)
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $(shape.C) channels of $(shape.S) elements, in groups
+ * of $(shape.rows) rows
+//% if shape.parts then
+ * the sums over a group are those of $(shape.parts) parts
+//% end
+//% if sums then
+ * with the sums over all groups: the gradients of weight and bias
+//% end
  * $source */
-GA_KERNEL($threads, 4) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, FEW = $few, EACH = S / FEW };
+GA_KERNEL($threads, 3) $fn($params) {
+    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
+    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
+    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+    const int c = plane * WIDE, at = group * C + c;
     const real n = (real)ROWS * S;
-    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * EACH; i += ga_thread_count()) {
-        const int c = (int)(i / EACH % C), at = (int)(i / EACH / C / ROWS) * C + c;
-        const real middle = mean[at], factor = weight[c] * rstd[at], average = sum[at] / n;
-        const real slope = moment[at] / n * rstd[at];
-        const auto some = ga_read<FEW>(x + i * FEW);
-        const auto slopes = ga_read<FEW>(dy + i * FEW);
+    real middle[WIDE], factor[WIDE], average[WIDE], slope[WIDE];
+//% if shape.parts then
+    $(sums_of_parts { shape = shape, threads = threads, sums = sums })
+    add_up(average, group, 0);
+    add_up(slope, group, 1);
+//% else
+    ga_read_channels(average, sum + at);
+    ga_read_channels(slope, moment + at);
+//% end
+    ga_read_channels(middle, rstd + at);
+    ga_read_channels(factor, weight + c);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) {
+        factor[e] *= middle[e];
+        average[e] /= n;
+        slope[e] = slope[e] / n * middle[e];
+    }
+    ga_read_channels(middle, mean + at);
+    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $(shape.split), [&](ga_int64 i) {
+        const auto some = ga_read<FEW>(x + i);
+        const auto slopes = ga_read<FEW>(dy + i);
         ga_few<$out, FEW> to;
 //% if adds then
-        if (add) to = ga_read<FEW>(y + i * FEW);
+        if (add) to = ga_read<FEW>(y + i);
 //% end
 #pragma unroll
         for (int e = 0; e < FEW; e++) {
-            const real value = factor * (ga_get(slopes.at[e]) - average - (ga_get(some.at[e]) - middle) * slope);
+            const real apart = ga_get(some.at[e]) - middle[e % WIDE];
+            const real value = factor[e % WIDE] * (ga_get(slopes.at[e]) - average[e % WIDE] - apart * slope[e % WIDE]);
             $store
         }
-        ga_write(y + i * FEW, to);
+        ga_write(y + i, to);
+    });
+}
+
+//@ sums_of_parts(shape, threads, sums)
+enum { PARTS = $(shape.parts), FEW_SUMS = WIDE < 4 ? WIDE : 4 };
+__shared__ real scratch[$threads / GA_LANES][WIDE];
+auto add_up = [&](real (&sum)[WIDE], int of_group, int which) {
+    const real *from = parts + (of_group * 2 + which) * C + c;
+    ga_parts_sum<WIDE, $threads>(sum, PARTS, scratch, [&](real (&own)[FEW_SUMS], int p, int e) {
+        const auto some = ga_read<FEW_SUMS>(from + (ga_int64)p * (GROUPS * 2 * C) + e);
+        for (int k = 0; k < FEW_SUMS; k++) own[k] += some.at[k];
+    });
+};
+//% if sums then
+if (group == 0 && part == 0) {
+    real all[WIDE], lever[WIDE], more[WIDE];
+    add_up(all, 0, 0);
+    add_up(lever, 0, 1);
+    for (int g = 1; g < GROUPS; g++) {
+        add_up(more, g, 0);
+#pragma unroll
+        for (int e = 0; e < WIDE; e++) all[e] += more[e];
+        add_up(more, g, 1);
+#pragma unroll
+        for (int e = 0; e < WIDE; e++) lever[e] += more[e];
+    }
+    if (threadIdx.x == 0) {
+//% if sums.weight then
+        ga_write_channels(d_weight + c, lever, $(sums.weight));
+//% end
+//% if sums.bias then
+        ga_write_channels(d_bias + c, all, $(sums.bias));
+//% end
     }
 }
+//% end
 
 //@ batchnorm_collect(fn, params, source, threads, C, groups)
 /* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier

@@ -1,12 +1,97 @@
-// channels: the elements of one channel of (rows, channels, rest), a block for each.
+// channels: the elements of WIDE neighbouring channels of (rows, channels, rest), 1 or an octet, in parts by many
+// blocks; what the parts say of a channel, added up by each block that needs it.
 
 //@ channels()
-/* Calls see(i) for each FEW neighbours of a channel that a thread of the block has, from element i on: `rows` planes of
- * S elements, the first one at element `first`, C planes in a row. */
-template <int C, int S, int FEW, int THREADS, typename F>
-GA_DEVICE void ga_each_of_channel(ga_int64 first, int rows, F see) {
+/* Calls see(i) for each FEW neighbours that a thread of the block has, from element i on, in part number `part` of
+ * `parts` of a plane of all rows: S elements in a row, the first of which is element `first`, of PLANES such planes. */
+template <int PLANES, int S, int FEW, int THREADS, typename F>
+GA_DEVICE void ga_each_of_channels(ga_int64 first, int rows, int part, int parts, F see) {
     enum { EACH = S / FEW };
+    const ga_int64 n = (ga_int64)rows * EACH, end = n * (part + 1) / parts;
 #pragma unroll 4
-    for (ga_int64 k = threadIdx.x; k < (ga_int64)rows * EACH; k += THREADS)
-        see(first + k / EACH * ((ga_int64)C * S) + k % EACH * FEW);
+    for (ga_int64 k = n * part / parts + threadIdx.x; k < end; k += THREADS)
+        see(first + k / EACH * ((ga_int64)PLANES * S) + k % EACH * FEW);
+}
+
+/* The sums of N values over the threads of a block, the same in each. */
+template <int N> GA_DEVICE void ga_block_sums(real (&v)[N], real *scratch) {
+#pragma unroll
+    for (int e = 0; e < N; e++) v[e] = ga_block_sum(v[e], scratch);
+}
+
+/* Reads what neighbouring channels have in an array, 16 bytes at a time; likewise writes or adds it, by one thread. */
+template <int WIDE> GA_DEVICE void ga_read_channels(real (&v)[WIDE], const real *from) {
+    enum { FEW = WIDE < 4 ? WIDE : 4 };
+#pragma unroll
+    for (int e = 0; e < WIDE; e += FEW) {
+        const auto few = ga_read<FEW>(from + e);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) v[e + k] = few.at[k];
+    }
+}
+
+template <int WIDE> GA_DEVICE void ga_write_channels(real *to, const real (&v)[WIDE], bool add = false) {
+    enum { FEW = WIDE < 4 ? WIDE : 4 };
+    real old[WIDE] = {};
+    if (add) ga_read_channels(old, to);
+#pragma unroll
+    for (int e = 0; e < WIDE; e += FEW) {
+        ga_few<real, FEW> few;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) few.at[k] = add ? old[e + k] + v[e + k] : v[e + k];
+        ga_write(to + e, few);
+    }
+}
+
+$(channel_parts { })
+
+//@ channel_parts()
+/* The sums over `parts` parts of what add(own, p, e) adds to `own` of part p, for channels e, e + 1, ... of WIDE. All
+ * threads of a block have them. */
+template <int WIDE, int THREADS, typename F>
+GA_DEVICE void ga_parts_sum(real (&sum)[WIDE], int parts, real (&scratch)[THREADS / GA_LANES][WIDE], F add) {
+    enum { FEW = WIDE < 4 ? WIDE : 4, TEAM = WIDE / FEW };
+    const int lane = threadIdx.x % GA_LANES, e = threadIdx.x % TEAM * FEW;
+    real own[FEW] = {};
+    for (int p = threadIdx.x / TEAM; p < parts; p += THREADS / TEAM) add(own, p, e);
+#pragma unroll
+    for (int step = GA_LANES / 2; step >= TEAM; step /= 2)
+#pragma unroll
+        for (int k = 0; k < FEW; k++) own[k] += __shfl_xor_sync(GA_ALL_LANES, own[k], step);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < FEW; k++)
+        if (lane < TEAM) scratch[threadIdx.x / GA_LANES][e + k] = own[k];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < WIDE; k++) {
+        sum[k] = scratch[0][k];
+        for (int warp = 1; warp < THREADS / GA_LANES; warp++) sum[k] += scratch[warp][k];
+    }
+}
+
+/* Averages and variances of WIDE channels from those of their parts: `parts` times, `stride` apart, averages of n
+ * values each, and C elements behind them the sums of squared distances from these. */
+template <int WIDE, int THREADS, int C>
+GA_DEVICE void ga_parts_moments(real (&middle)[WIDE], real (&spread)[WIDE], const real *from, int parts,
+                                ga_int64 stride, real n, real (&scratch)[THREADS / GA_LANES][WIDE]) {
+    enum { FEW = WIDE < 4 ? WIDE : 4 };
+    ga_parts_sum<WIDE, THREADS>(middle, parts, scratch, [&](real (&own)[FEW], int p, int e) {
+        const auto some = ga_read<FEW>(from + p * stride + e);
+        for (int k = 0; k < FEW; k++) own[k] += some.at[k];
+    });
+#pragma unroll
+    for (int k = 0; k < WIDE; k++) middle[k] /= parts;
+    ga_parts_sum<WIDE, THREADS>(spread, parts, scratch, [&](real (&own)[FEW], int p, int e) {
+        const auto some = ga_read<FEW>(from + p * stride + e);
+        const auto squares = ga_read<FEW>(from + p * stride + C + e);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const real middle_of = WIDE == FEW || e == 0 ? middle[k] : middle[(WIDE - FEW) + k];
+            const real apart = some.at[k] - middle_of;
+            own[k] += squares.at[k] + n * (apart * apart);
+        }
+    });
+#pragma unroll
+    for (int k = 0; k < WIDE; k++) spread[k] /= n * parts;
 }

@@ -51,34 +51,50 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     }
 }
 
-//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, y, behind)
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, y, behind, moments)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
+//% if moments then
+ * averages of the outputs in tiles of places, and sums of squared distances, as (tile, group of rows, 2, output)
+//% end
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { IN_OCTETS = (IN + GA_OCTET - 1) / GA_OCTET, OUT_OCTETS = (OUT + GA_OCTET - 1) / GA_OCTET };
     enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DOWN = (OUT + ROWS - 1) / ROWS };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
     extern __shared__ __align__(128) ga_byte ring[];
-    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN_OCTETS,
                                 $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     $part_choice
-    const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
+    const int tile = blockIdx.x - part.tiles, g = tile / ACROSS % GROUPS, j0 = tile % ACROSS * COLUMNS;
     const int taps = part.h.taps * part.w.taps, in_image = part.h.places * part.w.places;
-    const ga_int64 j0 = (ga_int64)(tile / DOWN / GROUPS) * COLUMNS, end = (ga_int64)B * in_image;
-    const int terms = (IN + GA_OCTET - 1) / GA_OCTET * taps * GA_OCTET;
-    const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * terms;
-    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT>(
-        ring, $(x.name) + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
-        [&](int i, ga_int64 j, float (&sums)[8]) {
-            const int image = (int)(j / in_image), in_first = (int)(j % in_image);
-//% if bias then
-#pragma unroll
-            for (int k = 0; k < 8; k++) sums[k] += bias[g * OUT + i];
+    const ga_int64 i0 = (ga_int64)(tile / ACROSS / GROUPS) * ROWS, end = (ga_int64)B * in_image;
+    const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * IN_OCTETS * taps * GA_OCTET;
+    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN_OCTETS, OUT>(
+        ring, $(x.name) + (ga_int64)g * IN_OCTETS * planes.height * planes.width * GA_OCTET, of_group, planes, part,
+//% if moments then
+        i0, j0, end,
+        [&](const float (&sum)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {
+            enum { TILES = $(moments.tiles), ROW_GROUPS = $(moments.groups), ALL = GROUPS * OUT };
+            const int number = (int)(i0 / ROWS), row = number % TILES * ROW_GROUPS + number / TILES;
+            conv_tile_moments<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
+                (float *)ring, sum, moments + (ga_int64)row * (2 * ALL) + g * OUT + j0, OUT - j0, ALL);
+        },
+//% else
+        i0, j0, end, [](const float (&)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {},
 //% end
-//% if y.whole then
-            const ga_int64 first = (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + in_first;
+        [&](ga_int64 i, int j, float (&sums)[8]) {
+            const int image = (int)(i / in_image), place = (int)(i % in_image);
+            const int h = part.h.place + place / part.w.places * $(step.place_h);
+            const int w = part.w.place + place % part.w.places * $(step.place_w);
+            const ga_int64 octet = ((ga_int64)image * GROUPS + g) * OUT_OCTETS + j / GA_OCTET;
+            const ga_int64 first = (octet * RESULTS + h * WIDTH + w) * GA_OCTET;
+//% if y.bias then
+#pragma unroll
+            for (int k = 0; k < 8; k++) sums[k] += j + k < OUT ? bias[g * OUT + j + k] : 0;
+//% end
 //% if behind then
             enum { FEW = 8 };
             $(behind.reads)
@@ -97,19 +113,51 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
 //% end
             ga_put8<true>(y + first, sums, 8);
 //% end
-//% else
-#pragma unroll
-            for (int k = 0; k < 8; k++) {
-                const int of = image + (in_first + k) / in_image, place = (in_first + k) % in_image;
-                const int h = part.h.place + place / part.w.places * $(step.place_h);
-                const int w = part.w.place + place % part.w.places * $(step.place_w);
-                const ga_int64 at = (((ga_int64)of * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
-                const real value = sums[k];
-                if (j + k >= end) continue;
-                $(y.store)
-            }
-//% end
         });
+}
+
+//@ octets(fn, params, source, threads, shape, type, adds, x, store)
+/* $fn: $(shape.groups) groups of $(shape.channels) planes of $(shape.places) places by octets of channels;
+ * zeros fill up the last octet of a group
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { IN = $(shape.channels), OCTETS = (IN + 7) / 8, PLACES = $(shape.places) };
+    const ga_int64 n = (ga_int64)$(shape.B) * $(shape.groups) * OCTETS * PLACES;
+    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
+        const int place = (int)(i % PLACES), first = (int)(i / PLACES % OCTETS) * 8;
+        const ga_int64 at = i / PLACES / OCTETS;
+        ga_few<$type, 8> to;
+//% if adds then
+        if (add) to = ga_read<8>(y + i * 8);
+//% end
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            const int c = first + e;
+            const real value = c < IN ? $x : (real)0;
+            $store
+        }
+        ga_write(y + i * 8, to);
+    }
+}
+
+//@ planes(fn, params, source, threads, shape, store)
+/* $fn: $(shape.groups) groups of $(shape.channels) planes of $(shape.places) places from octets of channels
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { OUT = $(shape.channels), OCTETS = (OUT + 7) / 8, PLACES = $(shape.places) };
+    const ga_int64 n = (ga_int64)$(shape.B) * $(shape.groups) * OCTETS * PLACES;
+    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
+        const int place = (int)(i % PLACES), first = (int)(i / PLACES % OCTETS) * 8;
+        const ga_int64 at = i / PLACES / OCTETS;
+        const auto octet = ga_read<8>(x + i * 8);
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            const int c = first + e;
+            const real value = ga_get(octet.at[e]);
+            if (c >= OUT) continue;
+            $store
+        }
+    }
 }
 
 //@ conv2d_turned(fn, params, source, threads, shape, step, part_choice, blocks_each)
@@ -199,27 +247,29 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ conv2d_dw_tensor(fn, params, source, threads, shape, step, part_choice, tile, partials, whole)
+//@ conv2d_dw_tensor(fn, params, source, threads, shape, step, part_choice, tile, partials)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), on tensor cores:
  * the places of all images are cut into $partials runs, each with a sum of its own
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { IN_OCTETS = (IN + GA_OCTET - 1) / GA_OCTET, OUT_OCTETS = (OUT + GA_OCTET - 1) / GA_OCTET };
     enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns), ALL = B * PLACES };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), OCTETS = (IN + GA_OCTET - 1) / GA_OCTET * TAPS };
-    enum { DOWN = (OCTETS * GA_OCTET + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { DOWN = (IN_OCTETS * TAPS * GA_OCTET + ROWS - 1) / ROWS };
     enum { RUN = ((ALL + $partials - 1) / $partials + GA_DEPTH - 1) / GA_DEPTH * GA_DEPTH };
     extern __shared__ __align__(128) ga_byte ring[];
-    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN_OCTETS,
                                 $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     $part_choice
     const int q0 = blockIdx.x % DOWN * (ROWS / GA_OCTET), j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;
     const int g = blockIdx.x / DOWN / ACROSS % GROUPS, number = blockIdx.x / DOWN / ACROSS / GROUPS;
     const int from = number * RUN, to = from + RUN < ALL ? from + RUN : ALL;
-    conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT, PLACES, $whole>(
-        ring, x + (ga_int64)g * IN * planes.height * planes.width, dy + (ga_int64)g * OUT * PLACES, GROUPS * OUT,
-        planes, part, q0, j0, from, to, [&](int i, int j, float (&value)[8]) {
+    conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across), IN_OCTETS, OUT_OCTETS, PLACES>(
+        ring, x + (ga_int64)g * IN_OCTETS * planes.height * planes.width * GA_OCTET,
+        dy + (ga_int64)g * OUT_OCTETS * PLACES * GA_OCTET, GROUPS * OUT_OCTETS, planes, part, q0, j0 / GA_OCTET,
+        from, to, [&](int i, int j, float (&value)[8]) {
             const int q = i / GA_OCTET, c = q / TAPS * GA_OCTET + i % GA_OCTET;
             if (c >= IN) return;
             const ga_int64 row = ((ga_int64)number * GROUPS + g) * K + c * TAPS + q % TAPS;
@@ -227,16 +277,16 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
         });
 }
 
-//@ conv2d_dw_sum(fn, params, source, threads, partials, groups, terms, out, store)
-/* $fn: the sum of $partials gradients of weights ($(groups * out), $terms), in the order of the weights
- * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { PARTIALS = $partials, K = $terms, OUT = $out };
-    const ga_int64 all = (ga_int64)$groups * OUT * K;
-    for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count()) {
-        const ga_int64 from = (i / K / OUT * K + i % K) * OUT + i / K % OUT;
-        real value = 0;
-        for (int p = 0; p < PARTIALS; p++) value += partial[p * all + from];
-        $store
-    }
+//@ conv2d_dw_sum(fn, params, source, threads, members)
+//% for _, m in ipairs(members) do
+/* $fn: the sum of $(m.partials) gradients of weights ($(m.groups * m.out), $(m.terms)), in the order of the weights */
+//% end
+/* $source */
+GA_KERNEL($threads, 4) $fn($params) {
+    __shared__ real tile[32][33];
+//% for _, m in ipairs(members) do
+    if (blockIdx.x >= $(m.first) && blockIdx.x < $(m.behind))
+        conv_weight_sum<$(m.partials), $(m.groups), $(m.terms), $(m.out), $threads>(
+            $(m.y), $(m.partial), blockIdx.x - $(m.first), tile, $(m.add));
+//% end
 }

@@ -32,8 +32,8 @@ template <bool ALL> GA_DEVICE void ga_add8(float (&v)[8], const $type *from, int
 
 template <bool ALL> GA_DEVICE void ga_put8(float *to, const float (&v)[8], int n) {
     if (ALL) {
-        ((float4 *)to)[0] = make_float4(v[0], v[1], v[2], v[3]);
-        ((float4 *)to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+        __stwb((float4 *)to, make_float4(v[0], v[1], v[2], v[3]));
+        __stwb((float4 *)to + 1, make_float4(v[4], v[5], v[6], v[7]));
         return;
     }
 #pragma unroll
@@ -43,8 +43,8 @@ template <bool ALL> GA_DEVICE void ga_put8(float *to, const float (&v)[8], int n
 
 template <bool ALL> GA_DEVICE void ga_put8($type *to, const float (&v)[8], int n) {
     if (ALL) {
-        *(uint4 *)to = make_uint4(ga_narrow_pair(v[0], v[1]), ga_narrow_pair(v[2], v[3]),
-                                  ga_narrow_pair(v[4], v[5]), ga_narrow_pair(v[6], v[7]));
+        __stwb((uint4 *)to, make_uint4(ga_narrow_pair(v[0], v[1]), ga_narrow_pair(v[2], v[3]),
+                                       ga_narrow_pair(v[4], v[5]), ga_narrow_pair(v[6], v[7])));
         return;
     }
 #pragma unroll

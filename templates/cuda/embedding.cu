@@ -1,12 +1,17 @@
 // embedding: rows of a table looked up by ids, and the gradient of the table, row by row.
 
-//@ embedding(fn, params, source, threads, ids, C, value)
+//@ embedding(fn, params, source, threads, ids, C, few, out)
 /* $fn: the rows of the table, $C elements each, for $ids ids
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IDS = $ids, C = $C };
-    for (ga_int64 i = ga_thread_first(); i < (ga_int64)IDS * C; i += ga_thread_count())
-        y[i] = $value;
+    enum { IDS = $ids, C = $C, FEW = $few };
+    for (ga_int64 i = ga_thread_first() * FEW; i < (ga_int64)IDS * C; i += ga_thread_count() * FEW) {
+        const auto of_row = ga_read<FEW>(weight + (ga_int64)ids[i / C] * C + i % C);
+        ga_few<$out, FEW> to;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) ga_put(to.at[k], ga_get(of_row.at[k]));
+        ga_write(y + i, to);
+    }
 }
 
 //@ id_order(fn, params, source, threads, ids, rows, own)
@@ -58,12 +63,12 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ embedding_dw(fn, params, source, threads, rows, C, adds, padding, term, store)
+//@ embedding_dw(fn, params, source, threads, rows, C, few, adds, padding, out, store)
 /* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id, in their order; one
  * block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+    enum { C = $C, FEW = $few, THREADS = $threads };
     const int r = blockIdx.x, from = first[r];
 //% if padding then
     const int to = r == $padding ? from : first[r + 1];  // padding: no gradient
@@ -73,10 +78,23 @@ GA_KERNEL($threads) $fn($params) {
 //% if adds then
     if (add && from == to) return;
 //% end
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-        real value = 0;
-        for (int k = from; k < to; k++) value += $term;
-        const ga_int64 i = (ga_int64)r * C + c;
-        $store
+    for (int c = threadIdx.x * FEW; c < C; c += THREADS * FEW) {
+        real sum[FEW] = {};
+        for (int k = from; k < to; k++) {
+            const auto of_dy = ga_read<FEW>(dy + (ga_int64)order[k] * C + c);
+#pragma unroll
+            for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]);
+        }
+        const ga_int64 first_of_row = (ga_int64)r * C + c;
+        ga_few<$out, FEW> row;
+//% if adds then
+        if (add) row = ga_read<FEW>(y + first_of_row);
+//% end
+#pragma unroll
+        for (int e = 0; e < FEW; e++) {
+            const real value = sum[e];
+            $store
+        }
+        ga_write(y + first_of_row, row);
     }
 }

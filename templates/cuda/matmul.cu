@@ -1,7 +1,7 @@
 // matmul: C(i, j) = sum over k of A(i, k) B(k, j). A block computes a tile of C from slices of A and
 // B in shared memory; the sum over k runs upwards, one fused multiply-add per step, or 16 terms on tensor cores.
 
-//@ linear(fn, params, source, threads, shape, tile, a, b, value, store)
+//@ linear(fn, params, source, threads, shape, tile, a, b, value, store, sums, drops)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
@@ -13,6 +13,10 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const int i0 = blockIdx.x / ACROSS * ROWS, j0 = blockIdx.x % ACROSS * COLUMNS;
     const int down = threadIdx.x / ACROSS_STEP, across = threadIdx.x % ACROSS_STEP;
     real sum[TALL][WIDE] = {};
+//% if sums then
+    real total = 0; /* of the column of $(sums.array) that this thread sums, in the blocks of the first tiles */
+    const bool has_sums = $(sums.across) == 0 && threadIdx.x < $(sums.extent);
+//% end
     for (int k0 = 0; k0 < K; k0 += DEPTH) {
         for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
             const int row = $(a.i), deep = $(a.k), i = i0 + row, k = k0 + deep;
@@ -23,6 +27,9 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
             b_tile[deep][column] = k < K && j < N ? $(b.value) : (real)0;
         }
         __syncthreads();
+//% if sums then
+        for (int k = 0; k < DEPTH && has_sums; k++) total += $(sums.array)_tile[k][threadIdx.x];
+//% end
         ga_tile_product(sum, a_tile, b_tile, down, across);
         __syncthreads();
     }
@@ -31,44 +38,122 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
             const int i = i0 + down + u * DOWN_STEP, j = j0 + across + v * ACROSS_STEP;
             if (i >= M || j >= N) continue;
             const ga_int64 at = (ga_int64)i * N + j;
+//% if drops then
+            const ga_draws z = ga_draws_of(micro, ga_rng_stream($(drops.name)), iteration, i / $(drops.rows), $(drops.p));
+            real value = $value;
+            value = ga_dropped(z, i % $(drops.rows) * N + j, $(drops.value));
+//% else
             const real value = $value;
+//% end
             $store
         }
     }
+//% if sums then
+    const int n = $(sums.first) + threadIdx.x;
+    if (has_sums && n < $(sums.count)) $(sums.store)
+//% end
 }
 
-//@ tensor(fn, params, source, threads, shape, tile, a, b, all, bias, add, behind)
+//@ tensor(fn, params, source, threads, shape, tile, a, b, c, behind, sums, of)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), on tensor cores
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
-    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $all;
+    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $(c.all);
     extern __shared__ __align__(128) ga_byte ring[];
-    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD>(
-        ring, a, $(a.stride), b, $(b.stride), M, N, K, [&](int row, int column, float (&sums)[8]) {
-//% if behind then
-            enum { FEW = 8 };
-//% end
-            const ga_int64 first = (ga_int64)row * N + column;
-//% if bias then
-            ga_add8<ALL>(sums, bias + column, N - column);
-//% end
-//% if behind then
-            $(behind.reads)
-//% if behind.both then
-            ga_put8<ALL>(c + first, sums, N - column);
-//% end
-#pragma unroll
-            for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
-                const real value = sums[k];
-                $(behind.lines)
-            }
-            ga_put8<ALL>($(behind.to) + first, sums, N - column);
+    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD,
+                      $of>(
+        ring, a, $(a.stride), b, $(b.stride), M, N, K,
+//% if sums then
+        [&](int n, const ga_few<float, 4> &total) {
+            $(totals { c = c, sums = sums })
+        },
 //% else
-//% if add then
-            if (add) ga_add8<ALL>(sums, c + first, N - column);
+        [](int, const ga_few<float, 4> &) {},
 //% end
-            ga_put8<ALL>(c + first, sums, N - column);
-//% end
+        [&](int row, int column, float (&sums)[8]) {
+            $(row { c = c, behind = behind })
         });
 }
+
+//@ row(c, behind)
+//% if behind then
+enum { FEW = 8 };
+//% end
+const ga_int64 first = (ga_int64)row * N + column;
+//% if c.bias then
+ga_add8<ALL>(sums, bias + column, N - column);
+//% end
+//% if c.drops then
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows),
+                               $(c.drops.p));
+#pragma unroll
+for (int k = 0; k < 8; k++) {
+    const real value = sums[k];
+    sums[k] = ga_dropped(z, row % $(c.drops.rows) * N + column + k, $(c.drops.value));
+}
+//% end
+//% if behind then
+$(behind.reads)
+//% if behind.both then
+ga_put8<ALL>(c + first, sums, N - column);
+//% end
+#pragma unroll
+for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
+    const real value = sums[k];
+    $(behind.lines)
+}
+ga_put8<ALL>($(behind.to) + first, sums, N - column);
+//% else
+//% if c.add then
+if (add) ga_add8<ALL>(sums, c + first, N - column);
+//% end
+ga_put8<ALL>(c + first, sums, N - column);
+//% end
+
+//@ totals(c, sums)
+if (n >= $(sums.count)) return;
+ga_few<real, 4> to;
+//% if c.add then
+if (add) to = ga_read<4>(bias + n$(sums.rest));
+//% end
+#pragma unroll
+for (int e = 0; e < 4; e++) $(sums.store)
+ga_write(bias + n, to$(sums.rest));
+
+//@ boxes(fn, params, shape, blocks, in_parts, a, b, c, behind, sums)
+/* $fn by boxes: eight neighbours of its result, the tiles that blocks have whole, those that came in parts */
+GA_DEVICE void $(fn)_row($(params.row)) {
+    enum { N = $(shape.N) };
+    const bool ALL = true;
+    $(row { c = c, behind = behind })
+}
+
+GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
+    const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
+    extern __shared__ __align__(128) ga_byte memory[];
+    ga_boxes_product<$(shape.M), $(shape.N), $(shape.K), $blocks, A_TURNED, B_TURNED>(
+        memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, parts,
+        [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+}
+//% if in_parts then
+
+GA_KERNEL(256) $(fn)_parts($(params.parts)) {
+    ga_parts_sum<$(shape.M), $(shape.N), $(shape.K), $blocks>(
+        parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+}
+//% end
+//% if sums then
+
+/* The sums of $(sums.array) over the terms: in parts of the terms, then those of the parts. */
+GA_KERNEL(256) $(fn)_sums($(params.sums)) {
+    __shared__ float teams[GA_TERM_TEAMS][64];
+    ga_terms_sum<$(sums.count), $(shape.K), $(sums.parts)>(teams, parts, $(sums.array), $(sums.stride));
+}
+
+GA_KERNEL(256) $(fn)_totals($(params.parts)) {
+    ga_terms_total<$(sums.count), $(sums.parts)>(parts, [&](int n, const ga_few<float, 4> &total) {
+        $(totals { c = c, sums = sums })
+    });
+}
+//% end

@@ -53,60 +53,78 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     if (threadIdx.x % LANES == 0) rstd[i] = factor;
 }
 
-//@ norm_dx(fn, params, source, threads, rows, C, row, centred, adds, behind, last)
+//@ norm_dx(fn, params, source, threads, rows, C, row, centred, adds, behind, last, sums)
 /* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
+//% if sums then
+ * and sums of those with respect to its weight and bias over $(sums.rows) rows at a time
+//% end
  * $source */
 GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 i = ga_row<LANES>();
-    if (i >= ROWS) return;
-    real v[EACH], g[EACH], moment = 0; /* x less its mean, dy weight */
-    ga_read_row<C, LANES, FEW>(g, dy + i * C);
-    ga_read_row<C, LANES, FEW>(v, weight);
-#pragma unroll
-    for (int k = 0; k < EACH; k++) g[k] *= v[k];
-    ga_read_row<C, LANES, FEW>(v, x + i * C);
-    const real factor = rstd[i];
-//% if centred then
-    const real middle = mean[i];
-    real sum = 0;
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        v[k] -= middle;
-        sum += g[k];
-    }
-    const real level = ga_row_sum<LANES>(sum, scratch) / C;
-//% end
-#pragma unroll
-    for (int k = 0; k < EACH; k++) moment += g[k] * v[k];
-    const real slope = ga_row_sum<LANES>(moment, scratch) * factor * factor / C;
-#pragma unroll
-//% if centred then
-    for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - level - v[k] * slope);
+//% if sums then
+    enum { PART = $(sums.rows), TEAMS = $threads / LANES };
+    __shared__ __align__(16) real sums[TEAMS > 1 ? TEAMS * C : 1];
+    const ga_int64 before = (ga_int64)blockIdx.x * PART, end = before + PART < ROWS ? before + PART : ROWS;
+    real to_weight[EACH] = {}, to_bias[EACH] = {};
+    for (ga_int64 i = before + threadIdx.x / LANES; i < end; i += TEAMS) {
 //% else
-    for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - v[k] * slope);
+    const ga_int64 i = ga_row<LANES>();
+    if (i < ROWS) {
 //% end
+        real v[EACH], g[EACH], sum = 0, moment = 0; /* x less its mean, dy weight */
+        ga_read_row<C, LANES, FEW>(v, x + i * C);
+        ga_read_row<C, LANES, FEW>(g, dy + i * C);
+//% if centred then
+        const real factor = rstd[i], middle = mean[i];
+//% else
+        const real factor = rstd[i], middle = 0;
+//% end
+#pragma unroll
+        for (int k = 0; k < EACH; k++) v[k] -= middle;
+//% if sums then
+#pragma unroll
+        for (int k = 0; k < EACH; k++) to_weight[k] += g[k] * (v[k] * factor), to_bias[k] += g[k];
+//% end
+        ga_scale_row<C, LANES, FEW>(g, weight);
+#pragma unroll
+        for (int k = 0; k < EACH; k++) sum += g[k], moment += g[k] * v[k];
+//% if centred then
+        const real level = ga_row_sum<LANES>(sum, scratch) / C;
+//% else
+        const real level = 0;
+//% end
+        const real slope = ga_row_sum<LANES>(moment, scratch) * factor * factor / C;
+#pragma unroll
+        for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - level - v[k] * slope);
 //% if behind then
 //% if behind.both then
-    ga_write_row<C, LANES, FEW>(y + i * C, v);
+        ga_write_row<C, LANES, FEW>(y + i * C, v);
 //% end
 #pragma unroll
-    for (int from = 0; from < EACH; from += FEW) {
-        const int c = ga_place<LANES, FEW>(from);
-        if (c >= C) continue;
-        const ga_int64 first = i * C + c;
-        $(behind.reads)
-        ga_few<$last, FEW> to;
+        for (int from = 0; from < EACH; from += FEW) {
+            const int c = ga_place<LANES, FEW>(from);
+            if (c >= C) continue;
+            const ga_int64 first = i * C + c;
+            $(behind.reads)
+            ga_few<$last, FEW> to;
 #pragma unroll
-        for (int k = 0; k < FEW; k++) {
-            const real value = v[from + k];
-            $(behind.lines)
+            for (int k = 0; k < FEW; k++) {
+                const real value = v[from + k];
+                $(behind.lines)
+            }
+            ga_write($(behind.to) + first, to);
         }
-        ga_write($(behind.to) + first, to);
-    }
 //% else
-    ga_write_row<C, LANES, FEW>(y + i * C, v$adds);
+        ga_write_row<C, LANES, FEW>(y + i * C, v$adds);
+//% end
+    }
+//% if sums then
+    real *const of_part = parts + (ga_int64)blockIdx.x * ($(sums.width) * C);
+    ga_write_sums<C, LANES, FEW, TEAMS>(of_part, to_weight, sums);
+//% if sums.bias then
+    ga_write_sums<C, LANES, FEW, TEAMS>(of_part + C, to_bias, sums);
+//% end
 //% end
 }
 

@@ -13,7 +13,8 @@ struct conv_part {
     int weight, tiles;  // where its weights begin; blocks of the parts before it
 };
 
-/* How planes are read: their size, the planes of an image, and steps from place to place and from tap to tap. */
+/* How planes are read: their size, the planes (octets of channels) of an image, and steps from place to place and from
+ * tap to tap. */
 struct conv_planes {
     int height, width, channels, read_h, read_w, tap_h, tap_w;
 };

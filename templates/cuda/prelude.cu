@@ -43,6 +43,7 @@ template <typename T, int N> union ga_few {
     T at[N];
     uint4 wide[(N * sizeof(T) + 15) / 16];
     uint2 half_wide;
+    ga_uint32 words[(N * sizeof(T) + 15) / 16 * 4];
 };
 
 template <int N, typename T> GA_DEVICE ga_few<T, N> ga_read(const T *from) {
@@ -71,7 +72,10 @@ template <int N, typename T> GA_DEVICE ga_few<T, N> ga_read(const T *from, ga_in
 template <int N, typename T> GA_DEVICE void ga_write(T *to, const ga_few<T, N> &few) {
     if (N * sizeof(T) % 16 == 0) {
 #pragma unroll
-        for (int k = 0; k < (int)(N * sizeof(T) / 16); k++) ((uint4 *)to)[k] = few.wide[k];
+        for (int k = 0; k < (int)(N * sizeof(T) / 16); k++) {
+            const ga_uint32 *four = few.words + 4 * k;
+            __stwb((uint4 *)to + k, make_uint4(four[0], four[1], four[2], four[3]));  // else cut into elements
+        }
     } else if (N * sizeof(T) == 8) {
         *(uint2 *)to = few.half_wide;
     } else {

@@ -1,17 +1,23 @@
 // random: dropout, drawn anew for each row of each cycle. Outside of training nothing is drawn.
 
-//@ dropout(fn, params, source, threads, rows, width, p, name, x, store)
+//@ dropout(fn, params, source, threads, rows, width, p, name, few, out, adds, store)
 /* $fn: x / (1 - p), or 0 with probability p = $p, for $rows rows of $width
  * $source */
 GA_KERNEL($threads) $fn($params) {
+    enum { FEW = $few };
     const ga_int64 width = $width, n = $(rows)ll * width;
-    constexpr ga_uint64 stream = ga_rng_stream($name);
-    const double p = micro->training ? $p : 0;
-    const real scale = (real)(1 / (1 - p));
-    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
-        const ga_uint64 key = ga_draw_key(micro->seed, stream, iteration, micro->cycle, micro->row + i / width);
-        const bool keep = ga_uniform(ga_rng_at(key, i % width)) >= p;
-        const real value = keep ? $x * scale : 0;
-        $store
+    for (ga_int64 first = ga_thread_first() * FEW; first < n; first += ga_thread_count() * FEW) {
+        const ga_draws z = ga_draws_of(micro, ga_rng_stream($name), iteration, first / width, $p);
+        const auto of_x = ga_read<FEW>(x + first);
+        ga_few<$out, FEW> to;
+//% if adds then
+        if (add) to = ga_read<FEW>(y + first);
+//% end
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const real value = ga_dropped(z, first % width + k, ga_get(of_x.at[k]));
+            $store
+        }
+        ga_write(y + first, to);
     }
 }

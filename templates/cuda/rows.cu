@@ -67,4 +67,3 @@ GA_DEVICE void ga_write_row(T *row, const real (&v)[EACH], bool add = false) {
         ga_write(row + c, few);
     }
 }
-

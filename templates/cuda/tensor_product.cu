@@ -1,21 +1,23 @@
 // tensor_product: the tiles of a product on tensor cores, from the copies of operands to rows of results.
 
 //@ tensor_product(type, half)
-/* The first row and column of a block's tile. Blocks go down eight tiles, then to the right: those that run at the same
- * time read few rows of A and columns of B, which stay in the cache. */
-template <int ROWS, int COLUMNS> GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0) {
-    const int down = (M + ROWS - 1) / ROWS, across = (N + COLUMNS - 1) / COLUMNS, block = blockIdx.x;
+/* The first row and column of a tile, by its number, which is that of its block. Tiles go down eight, then to the right:
+ * blocks that run at the same time read few rows of A and columns of B, which stay in the cache. */
+template <int ROWS, int COLUMNS>
+GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0, int block = blockIdx.x) {
+    const int down = (M + ROWS - 1) / ROWS, across = (N + COLUMNS - 1) / COLUMNS;
     const int first = block / (8 * across) * 8, tall = down - first < 8 ? down - first : 8;
     i0 = (first + block % (8 * across) % tall) * ROWS;
     j0 = block % (8 * across) / tall * COLUMNS;
 }
 
 /* The block's tile of ROWS x COLUMNS by DOWN x ACROSS warps; calls store(i, j, value) for each eight neighbours that
- * begin inside of C. A sum takes 16 terms at a time, upwards, so its bits depend on no tile. */
-template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool A_ODD, bool B_TURNED, bool B_ODD,
-          typename STORE>
+ * begin inside of C. A sum takes 16 terms at a time, upwards, so its bits depend on no tile. The blocks of the first
+ * column (row) also sum the operand OF over the terms, and call put(i, sums) for each four of its rows (columns). */
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool A_ODD, bool B_TURNED, bool B_ODD, int OF,
+          typename PUT, typename STORE>
 GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, const $type *b, int b_stride, int M,
-                                 int N, int K, STORE store) {
+                                 int N, int K, PUT put, STORE store) {
     enum { THREADS = DOWN * ACROSS * GA_LANES, TALL = ROWS / DOWN / 16, WIDTH = COLUMNS / ACROSS };
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2 };
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
@@ -34,7 +36,9 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
         ga_slice_end<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held);
         ga_slice_end<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held);
     };
-    float sum[TALL][WIDTH / 8][4] = {};
+    enum { SUMMED = OF == GA_OF_A ? ROWS : COLUMNS };
+    const bool has_sums = OF == GA_OF_A ? j0 == 0 : OF == GA_OF_B && i0 == 0;
+    float sum[TALL][WIDTH / 8][4] = {}, terms[8] = {};
     for (int s = 0; s < GA_STAGES - 1; s++) {
         if (s < slices) begin(s), end(s);
         ga_copy_commit();
@@ -46,10 +50,15 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
         if (next < slices) begin(next);
         ga_copy_commit();
         const ga_byte *stage = ring + s % GA_STAGES * STAGE;
+        if (has_sums) ga_sum_terms<SUMMED>(terms, stage + (OF == GA_OF_B ? A_BYTES : 0));
         ga_slice_product<TALL, WIDTH / 16, A_TURNED, B_TURNED>(sum, stage, stage + A_BYTES, wi, wj, lane);
         if (next < slices) end(next);
     }
     __syncthreads(); /* the ring is free */
+    if (has_sums)
+        ga_sums_store<SUMMED>((float *)ring, terms, [&](int i, const ga_few<float, 4> &total) {
+            put((OF == GA_OF_A ? i0 : j0) + i, total);
+        });
     float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
 #pragma unroll
     for (int u = 0; u < TALL; u++)

@@ -35,13 +35,13 @@ static parameters windows_at($(address)windows) {
     };
 }
 
-//@ chunked(untrained, places)
+//@ chunked(address, untrained, places)
 //% if untrained then
 /* Trained parameters in the windows of their chunks, and all others. */
-static parameters parameters_at(real *chunks, real *untrained) {
+static parameters parameters_at($(address)chunks, $(address)untrained) {
 //% else
 /* Parameters in the windows of their chunks. */
-static parameters parameters_at(real *chunks) {
+static parameters parameters_at($(address)chunks) {
 //% end
     return (parameters){
         $places
@@ -66,7 +66,6 @@ static void place(model *m) {
 //@ place_device(flat_places, gradients, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
-    m->w = parameters_at(m->device_w);
     $gradients
 //% if residues then
     m->residue = parameters_at(m->device_residue);
@@ -93,7 +92,7 @@ static int open_memory(model *m, ga_err *e) {
     return 0;
 }
 
-//@ open_device(device_arenas, arenas, parallel, left)
+//@ open_device(device_arenas, arenas, parallel, left, gathered)
 /* Host memory that the device reads by itself: an arena like the others, made and released by the
  * driver. */
 static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
@@ -132,6 +131,9 @@ static int open_device(model *m, ga_err *e) {
 //% end
 //% if left > 0 then
     for (int i = 0; i < $left; i++) GA_TRY(ga_device_event(m->device, &m->left[i], e));
+//% end
+//% if gathered > 0 then
+    for (int i = 0; i < $gathered; i++) GA_TRY(ga_device_event(m->device, &m->gathered[i], e));
 //% end
     return 0;
 }

@@ -21,14 +21,14 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ share_statistics(device, moved, place)
+//@ share_statistics(device, moved, array, on_device, first)
 /* An evaluation has the running statistics of rank 0 on all ranks: each moves its own by its own rows, and a
  * checkpoint has those of rank 0. */
 static int share_statistics(model *m, ga_err *e) {
     enum { BYTES = $moved * sizeof(real) };
-    real *moved = $place;
+    real *moved = m->$array + ($first);
 //% if device then
-    const ga_address on_device = m->device_w + sizeof(real) * SUMMED;
+    const ga_address on_device = m->$on_device + sizeof(real) * ($first);
     GA_TRY(ga_device_download(m->device, moved, on_device, BYTES, e));
     GA_TRY(ga_comm_broadcast(m->comm, moved, BYTES, 0, e));
     return ga_device_upload(m->device, on_device, moved, BYTES, e);

@@ -12,7 +12,7 @@ $header
 //% end
 #include "runtime/data/data.h"
 //% if device then
-#include "runtime/device/device.h"
+#include "runtime/device/twins.h"
 //% end
 //% if parallel then
 #include "runtime/device/device_nccl.h"

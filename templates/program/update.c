@@ -194,7 +194,7 @@ static void buckets_finish(ga_worker *w, model *m) {
     }
 }
 
-//@ chunks(prefetch, places, orders, half)
+//@ chunk_order(prefetch, places, orders)
 /* Where the window of each chunk of parameters begins. */
 $places
 
@@ -204,6 +204,7 @@ $orders
 
 enum { PREFETCH = $prefetch }; /* gathers that run ahead of the kernels */
 
+//@ chunks(half)
 /* Starts the gather of a chunk: each rank has its own part of it. */
 static void chunk_start(ga_worker *w, model *m, int i) {
     const ga_bucket *b = &m->division.buckets[i];

@@ -1,6 +1,6 @@
 // load: the end of step.c, where the kernels are compiled and loaded, or compiled before the start.
 
-//@ load(name, sharing)
+//@ load(name, sharing, twins)
 /* -- the kernels ------------------------------------------------------------------------------- */
 
 /* The text of kernels.cu is part of the program; GAGEN_KERNELS=DIR takes DIR/kernels.cu instead. */
@@ -35,7 +35,15 @@ int $(name)_model_load_kernels(model *m, ga_err *e) {
     GA_TRY(ga_device_load_kernels(m->device, &source, m->kernels, e));
     for (int i = 0; i < KERNELS; i++)
         if (SHARED_BYTES[i] > 0) GA_TRY(ga_device_allow_shared(m->device, m->kernels[i], SHARED_BYTES[i], e));
+//% if twins then
+    char folder[4000];
+    GA_TRY(ga_program_folder(folder, sizeof folder, e));
+    m->twins = (ga_twins){.device = m->device, .stream = m->stream, .kernels = m->kernels, .list = TWIN_LIST,
+                          .states = m->twin_states, .count = TWINS, .parts = m->device_memory[DEVICE_PARTS]};
+    return ga_twins_open(&m->twins, folder, &source, m->comm, e);
+//% else
     return 0;
+//% end
 //% else
     return ga_device_load_kernels(m->device, &source, m->kernels, e);
 //% end

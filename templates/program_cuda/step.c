@@ -1,6 +1,6 @@
 // step: step.c, where the host sends the calls of kernels to a device.
 
-//@ head(header, sharing)
+//@ head(header, sharing, twins)
 $header
 #include "model.h"
 
@@ -15,12 +15,19 @@ typedef struct queue {
     ga_device *device;
     ga_cuda_stream stream;
     const ga_kernel *kernels;
+//% if twins then
+    const ga_twins *twins;
+//% end
     int code;
     ga_err *e;
 } queue;
 
 static queue queue_of(model *m, ga_err *e) {
+//% if twins then
+    return (queue){m->device, m->stream, m->kernels, &m->twins, 0, e};
+//% else
     return (queue){m->device, m->stream, m->kernels, 0, e};
+//% end
 }
 
 //% if sharing then
@@ -77,142 +84,6 @@ static void evaluate(queue *q, model *m, const batch *b) {
     $evaluation
 //% end
 }
-
-//@ buckets(overlap)
-//% if overlap then
-/* Starts the sum of a bucket over the ranks, beside the rest of the backward pass. Only the last micro-step of a cycle
- * does. */
-//% else
-/* The sum of a bucket over the ranks. Only the last micro-step of a cycle takes it. */
-//% end
-static void bucket_start(queue *q, model *m, int i) {
-    const ga_bucket *b = &m->division.buckets[i];
-    const ga_address values = m->device_g + sizeof(real) * (size_t)b->offset;
-    const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
-                             .wire = REAL};
-    order(q, m->forked, q->stream, m->reducing);
-    if (q->code == 0) q->code = ga_nccl_exchange(m->nccl, m->reducing, values, &sum, q->e);
-//% if not overlap then
-    order(q, m->joined, m->reducing, q->stream);
-//% end
-}
-
-static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
-
-//@ windows(overlap, windows, gaps, gap_rows, waits, collected)
-$windows
-//% if gaps then
-/* Gaps between tensors, by bucket: the first of bucket i is GAPS[i]. */
-$gap_rows
-//% end
-
-/* Starts the exchange of a bucket: its gradients in their window are summed over the ranks, and written to what each
- * rank keeps, or added. Each micro-step does. */
-static void bucket_start(queue *q, model *m, int i, bool adds) {
-    const ga_bucket *b = &m->division.buckets[i];
-    const int64_t *cuts = ga_division_cuts(&m->division, i), from = cuts[m->division.rank];
-    const int64_t own = cuts[m->division.rank + 1] - from;
-    const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = cuts, .type = REAL, .wire = REAL};
-//% if collected then
-    const bool scatters = b->kind == GA_REDUCE_SCATTER; /* else it is what the cycle has collected */
-    const ga_address window = scatters ? m->windows + sizeof(real) * (size_t)WINDOWS[i] : m->device_collected;
-//% else
-    const ga_address window = m->windows + sizeof(real) * (size_t)WINDOWS[i];
-//% end
-    const ga_address kept = m->device_g + sizeof(real) * (size_t)ga_division_place(&m->division, i);
-//% if gaps then
-    if (GAPS[i] < GAPS[i + 1]) clear_gaps(q, window, GAPS[i], GAPS[i + 1] - GAPS[i]);
-//% end
-    order(q, m->forked, q->stream, m->reducing);
-    if (q->code == 0) q->code = ga_nccl_exchange(m->nccl, m->reducing, window, &sum, q->e);
-    queue aside = *q; /* work beside the backward pass */
-    aside.stream = m->reducing;
-//% if collected then
-    if (own > 0 && scatters) take_part(&aside, kept, window + sizeof(real) * (size_t)from, own, adds);
-//% else
-    if (own > 0) take_part(&aside, kept, window + sizeof(real) * (size_t)from, own, adds);
-//% end
-    q->code = aside.code;
-//% if waits then
-    if (q->code == 0) q->code = ga_device_record(q->device, m->left[i], m->reducing, q->e);
-//% end
-//% if not overlap then
-    order(q, m->joined, m->reducing, q->stream);
-//% end
-}
-
-//% if waits then
-/* Later work waits until the gradients of a bucket have left its window. */
-static void bucket_wait(queue *q, model *m, int i) {
-    if (q->code == 0) q->code = ga_device_wait(q->device, q->stream, m->left[i], q->e);
-}
-
-//% end
-static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
-
-//@ gather()
-/* Each rank has updated its own part of the parameters: all get the parts of all. */
-static void parameters_gather(queue *q, model *m) {
-    for (int i = 0; i < m->division.count; i++) {
-        const ga_bucket *b = &m->division.buckets[i];
-        const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
-        const ga_exchange gathered = {.kind = GA_ALL_GATHER, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
-                                      .type = REAL, .wire = REAL};
-        if (q->code == 0 && b->kind == GA_REDUCE_SCATTER)
-            q->code = ga_nccl_exchange(m->nccl, q->stream, values, &gathered, q->e);
-    }
-}
-
-//@ connect(sharded)
-/* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at
- * the first one of a kind and size, and could not in a capture. */
-static int connect_ranks(model *m, ga_err *e) {
-    queue q = queue_of(m, e);
-    GA_TRY(ga_device_fill(m->device, m->stream, m->device_w, 0, sizeof(real) * FLAT, e));
-    for (int i = 0; i < m->division.count; i++) {
-        const ga_bucket *b = &m->division.buckets[i];
-        const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
-        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
-                                 .type = REAL, .wire = REAL};
-        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &sum, e));
-    }
-//% if sharded then
-    parameters_gather(&q, m);
-//% end
-    return q.code < 0 ? q.code : ga_nccl_sync(m->nccl, m->stream, e);
-}
-
-//@ small_sum(split)
-static void sum_small(queue *q, model *m, int from, int end, int largest) {
-    const ga_address small = m->block + offsetof(step, small) + (size_t)from * sizeof(double);
-    if (q->code == 0)
-        q->code = ga_nccl_small(m->nccl, q->stream, small, (size_t)(end - from), (size_t)largest, q->e);
-}
-
-//% if split then
-/* The small sum over the ranks: loss, weight, rows, requests to stop or save. */
-//% else
-/* The one small sum over the ranks: loss, weight, rows, requests to stop or save, the norm of the gradient. */
-//% end
-static void small_sum(queue *q, model *m) {
-    const ga_address stop = m->block + offsetof(step, small) + SMALL_STOP * sizeof(double);
-    small_values(q, m->block);
-    if (q->code == 0)
-        q->code = ga_device_send(q->device, q->stream, stop, &m->transfer->stop, sizeof(double), q->e);
-//% if split then
-    sum_small(q, m, 0, SMALL_NONFINITE, 0);
-}
-
-/* The norm of the changed gradient: each rank has measured its own part. */
-static void norm_sum(queue *q, model *m) {
-    own_norms(q, m->block, m->device_partials);
-    sum_small(q, m, SMALL_NONFINITE, SMALL, LARGEST);
-}
-//% else
-    own_norms(q, m->block, m->device_partials);
-    sum_small(q, m, 0, SMALL, LARGEST);
-}
-//% end
 
 //@ backward(backward, chunked)
 //% if chunked then
@@ -435,13 +306,15 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 }
 //% end
 
-//@ averages(name, sharded)
+//@ averages(name, sharded, gathers)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
 //% if sharded then
     for (const range *r = m->own.all.first; r < m->own.all.end; r++)
         exchange(q, r, 0, m->device_w, m->device_state_ema);
+//% if gathers then
     parameters_gather(q, m);
+//% end
 //% else
     exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
 //% end

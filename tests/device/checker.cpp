@@ -47,9 +47,7 @@ enum : uint64_t {  // bits of Mark::when
 enum Readers { NOBODY, ONE_THREAD, ONE_WARP, ONE_BLOCK, MANY_BLOCKS };
 enum class Kind { read, write, atomic };
 
-constexpr uint64_t LAUNCH = ~0ull << 32, BARRIER = ~0ull << Now::BARRIER, THREAD = 1023ull << Now::THREAD,
-                   WARP = THREAD & ~(31ull << Now::THREAD),
-                   WARP_BARRIER = (1ull << Now::BARRIER) - (1ull << Now::WARP_BARRIER);
+constexpr uint64_t LAUNCH = ~0ull << 32;
 
 // Bits of the last reads that must be those of the running thread, FOUND not set and SETTLED set, so that
 // one more read by it leaves the cell as it is. By readers.
@@ -113,13 +111,6 @@ bool happened_before(uint32_t launch) {
     if (p.lane >= clock.size() || clock[p.lane] < p.sequence) return false;
     known = launch;
     return true;
-}
-
-// Two accesses of one block.
-bool in_order(uint64_t before, uint64_t when) {
-    uint64_t other = before ^ when;
-    return !(other & THREAD) || before >> Now::BARRIER < when >> Now::BARRIER ||
-           (!(other & WARP) && (before & WARP_BARRIER) < (when & WARP_BARRIER));
 }
 
 // Bytes of global memory that the present launch reads and writes, each counted once.
@@ -368,6 +359,14 @@ void arrive(uintptr_t address, size_t bytes, Now since, const void *counter) {
         break;
     }
     announce(address, bytes, true, counter);
+}
+
+bool touched(uintptr_t address, size_t bytes) {
+    for (size_t at = 0; switches.check && at < bytes; at += 4) {
+        const Cell c = dynamic_cell(address + at);
+        if (c.write.who == running_now.who || c.read.who == running_now.who) return true;
+    }
+    return false;
 }
 
 Mark *new_shadow(size_t bytes) {

@@ -44,6 +44,7 @@ struct Switches {  // read from the environment when the library is loaded
     size_t memory;
     double timeout;
     std::string compiler, traffic;  // traffic: a file for the bytes of each launch, or empty
+    std::string collectives;        // a file for those that rank 0 makes, or empty
 };
 extern Switches switches;
 unsigned random_below(unsigned n);  // 0 while the seed is 0
@@ -129,6 +130,8 @@ struct Launch {
 void run_launch(const Launch &launch);
 [[noreturn]] void
 abandon_launch();     // called by a kernel's access: ends the launch
+void wait_for_object();  // the running thread waits until objects in shared memory change, and looks again
+void wake_objects();
 std::string where();  // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing outside of a kernel
 extern Module *loading;
 
@@ -139,6 +142,14 @@ struct Now {        // of the running thread, packed as the checker keeps it
     uint64_t when;  // barriers passed: 24 bits, those of its warp: 20, thread: 10, zeros: 10
     enum { THREAD = 10, WARP_BARRIER = 20, BARRIER = 40 };  // first bits
 };
+constexpr uint64_t BARRIER = ~0ull << Now::BARRIER, THREAD = 1023ull << Now::THREAD,
+                   WARP = THREAD & ~(31ull << Now::THREAD),
+                   WARP_BARRIER = (1ull << Now::BARRIER) - (1ull << Now::WARP_BARRIER);
+inline bool in_order(uint64_t before, uint64_t when) {  // two accesses of one block
+    uint64_t other = before ^ when;
+    return !(other & THREAD) || before >> Now::BARRIER < when >> Now::BARRIER ||
+           (!(other & WARP) && (before & WARP_BARRIER) < (when & WARP_BARRIER));
+}
 extern DEV_OWN Now running_now;
 constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
 constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
@@ -160,8 +171,19 @@ void announce(uintptr_t address, size_t bytes, bool write, const void *counter);
 void unwritten(uintptr_t address, size_t bytes);  // of dynamic shared memory: a copy to it is under way
 void arrive(uintptr_t address, size_t bytes, Now since, const void *counter);  // the copy that is under way since then
 
+bool touched(uintptr_t address, size_t bytes);  // whether threads of this block read or wrote this shared memory
+
 // ---- tensor.cpp
 void forget_copies(unsigned threads);
 void finish_copies();  // of the running thread, which ends
+uintptr_t shared_place(unsigned address, size_t bytes, const char *what);  // of an address of PTX
+float of_bf16(unsigned bits);
+float of_f16(unsigned bits);
+
+// ---- hopper.cpp
+void forget_groups(unsigned threads);
+void finish_groups();  // of the running thread, which ends
+void finish_boxes();   // of the block, which ends
+void meet(unsigned first, unsigned count);  // threads first .. first + count - 1 pass a barrier together
 
 }  // namespace device

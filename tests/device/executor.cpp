@@ -20,7 +20,7 @@ uintptr_t stacks_begin;
 
 namespace {
 
-enum class State { ready, at_barrier, at_warp, finished };
+enum class State { ready, at_barrier, at_warp, at_object, finished };
 
 struct Rendezvous {  // of the lanes of one warp operation
     unsigned mask, arrived;
@@ -94,6 +94,7 @@ void open_barrier() {
     int result = vote == DEV_COUNT ? sum : vote == DEV_AND ? sum == (int)x.live : sum != 0;
     x.meeting = {};
     x.barrier++;
+    meet(0, x.threads);
     for (unsigned i = 0; i < x.threads; i++)
         if (x.fibers[i].state == State::at_barrier) {
             x.fibers[i].vote = result;
@@ -104,6 +105,7 @@ void open_barrier() {
 void thread_main() {
     x.launch->function->kernel->call(x.launch->arguments);
     finish_copies();
+    finish_groups();
     running()->state = State::finished;
     x.live--;
     open_barrier();
@@ -125,6 +127,7 @@ void start_threads() {
             fiber_start(stack_bottom(i) + STACK_BYTES - 64 - (i & 15) * 128, thread_main);
     }
     forget_copies(x.threads);
+    forget_groups(x.threads);
     x.live = x.threads;
     x.next = x.threads;  // shuffles before the first switch
     x.meeting = {};
@@ -147,6 +150,8 @@ void report_dead_lock() {
             snprintf(line, sizeof line,
                      "; thread %u waits at a warp operation, mask %08x, came %08x", i,
                      f.waits_at->mask, f.waits_at->arrived);
+        else if (f.state == State::at_object)
+            snprintf(line, sizeof line, "; thread %u waits at an mbarrier or for its warpgroup", i);
         shown += line[0] != 0;
         text += line;
     }
@@ -175,6 +180,7 @@ bool run_block(uint32_t block, bool first) {
     switch_to_next(&x.main_stack);
     if (x.live > 0 && !x.abandoned) report_dead_lock();
     dev_current = nullptr;
+    if (x.live == 0) finish_boxes();
     return x.live == 0;
 }
 
@@ -248,6 +254,15 @@ void abandon_launch() {
     abort();
 }
 
+void wait_for_object() {
+    wait(State::at_object);
+}
+
+void wake_objects() {
+    for (unsigned i = 0; i < x.threads; i++)
+        if (x.fibers[i].state == State::at_object) x.fibers[i].state = State::ready;
+}
+
 std::string where() {
     if (!x.launch || !dev_current) return "";
     const uint3 &b = dev_current_block.index, &t = dev_current->index;
@@ -296,6 +311,7 @@ int dev_barrier(int vote, int predicate, int site, int line) {
 static void pass_warp_barrier(const Fiber *f) {
     if (x.warp_barrier[f->warp] < (1u << (Now::BARRIER - Now::WARP_BARRIER)) - 1) x.warp_barrier[f->warp]++;
     set_now(f);
+    meet(f->warp * 32, std::min(32u, x.threads - f->warp * 32));
 }
 
 static Rendezvous *find_rendezvous(unsigned warp, unsigned lane, unsigned mask, int operation) {

@@ -64,4 +64,16 @@ void dev_serve_product_bf16(void **records, unsigned mask);
 void dev_serve_product_f16(void **records, unsigned mask);
 unsigned dev_narrow_bf16(float x);
 unsigned dev_narrow_f16(float x);
+// Barriers in shared memory, copies of boxes, products of warpgroups, of sm_90a (hopper.cpp).
+void dev_object_init(unsigned at, int arrivals);
+void dev_object_fence(void);
+void dev_object_arrive(unsigned at, int bytes);
+int dev_object_wait(unsigned at, int parity);
+void dev_box(unsigned to, const void *map, int column, int row, unsigned object);
+void dev_group_fence(void);
+void dev_group_commit(void);
+void dev_group_wait(int groups);
+void dev_group_registers(int count);
+// d: the registers of this thread, 128 floats; half: 0 bf16, 1 f16.
+void dev_group_product(float *d, int half, unsigned long long a, unsigned long long b, int a_turned, int b_turned);
 }

@@ -120,6 +120,7 @@ struct Call {
     size_t n;  // reduce-scatter, all-gather: elements of one rank's part; otherwise elements
     unsigned type, operation;
     int root;  // of reduce and broadcast
+    bool in_graph = false;
 };
 
 size_t sent(const Call &k, int ranks) {
@@ -142,8 +143,17 @@ bool agree(ncclComm &c, const Call &k) {
     return meet(c);
 }
 
+// A line for each collective of rank 0, in the order in which they are made: how it was sent, kind, elements.
+void note_collective(const ncclComm &c, const Call &k) {
+    FILE *f = c.rank || switches.collectives.empty() ? nullptr : fopen(switches.collectives.c_str(), "a");
+    if (!f) return;
+    fprintf(f, "%s %s %zu\n", k.in_graph ? "graph" : "alone", collective_names[(int)k.kind], k.n);
+    fclose(f);
+}
+
 void exchange(ncclComm &c, const Call &k) {
     if (hung) return;
+    note_collective(c, k);
     if (++c.made == switches.nccl_fails) {
         c.error = NCCL_REMOTE;
         hung = true;
@@ -151,12 +161,13 @@ void exchange(ncclComm &c, const Call &k) {
     }
     size_t bytes = element_bytes(k.type), step = SLOT / bytes, total = sent(k, c.ranks);
     bool gets = k.kind != Collective::reduce || k.root == c.rank;
-    touch((uintptr_t)k.send, total * bytes, false);
+    bool sends = k.kind != Collective::broadcast || k.root == c.rank;
+    if (sends) touch((uintptr_t)k.send, total * bytes, false);
     if (gets) touch((uintptr_t)k.receive, received(k, c.ranks) * bytes, true);
     if (!agree(c, k)) return;
     for (size_t at = 0; at < total; at += step) {
         size_t n = std::min(step, total - at);
-        memcpy(c.slot(c.rank), k.send + at * bytes, n * bytes);
+        if (sends) memcpy(c.slot(c.rank), k.send + at * bytes, n * bytes);
         if (!meet(c)) return;
         if (k.kind == Collective::broadcast) {
             memcpy(k.receive + at * bytes, c.slot(k.root), n * bytes);
@@ -186,7 +197,8 @@ bool connects(ncclComm *c, const Call &k) {
     return !first || !capturing();
 }
 
-int post(ncclComm *c, CUstream_st *stream, const Call &k) {
+int post(ncclComm *c, CUstream_st *stream, Call k) {
+    k.in_graph = capturing();
     size_t bytes = element_bytes(k.type);
     bool known = k.type == NCCL_INT64 || k.type == NCCL_FLOAT32 || k.type == NCCL_FLOAT64;
     if (!c || !known || k.operation == 1 || k.operation > NCCL_MIN) return NCCL_INVALID_ARGUMENT;

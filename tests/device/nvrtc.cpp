@@ -125,10 +125,12 @@ std::string replace_dynamic_shared(const std::string &text) {
     return std::regex_replace(text, declaration, "$1 *$2 = ($1 *)dev_dynamic_shared();");
 }
 
-std::string full_text(const _nvrtcProgram &p) {
+std::string full_text(const _nvrtcProgram &p, const std::vector<std::string> &definitions) {
+    static const std::string GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"; // kernels in it are there for sm_90a alone
+    const bool whole = std::find(definitions.begin(), definitions.end(), "-D" + GUARD) != definitions.end();
     std::string text =
         "#line 1 \"" + p.name + "\"\n" + calls_of_instructions(replace_dynamic_shared(p.text)) + "\n";
-    for (const Kernel &k : find_kernels(bare(p.text)))
+    for (const Kernel &k : find_kernels(bare(whole ? p.text : without_guarded(p.text, GUARD))))
         text += "DEV_KERNEL(" + k.name + ", (" + k.bound + "))\n";
     return text +
            "extern \"C\" { extern char __start_dev_shared[] __attribute__((weak, "
@@ -210,7 +212,7 @@ int compile(_nvrtcProgram &p, const std::vector<std::string> &definitions) {
     words.insert(words.end(), definitions.begin(), definitions.end());
     words.insert(words.end(), {source, "-o", base + "kernels.o"});
     bool good =
-        write_file(source, full_text(p)) && run_command(words, log) == 0 &&
+        write_file(source, full_text(p, definitions)) && run_command(words, log) == 0 &&
         run_command({switches.compiler, "-shared", base + "kernels.o", "-o", base + "kernels.so"},
                     log) == 0;
     p.log = read_file(log);

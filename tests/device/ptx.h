@@ -45,3 +45,41 @@ DEV_MATRICES_OF(trans_shared_b16, DEV_MATRICES_TURNED, dev_serve_matrices_turned
     }
 DEV_PRODUCT_OF(bf16, DEV_PRODUCT_BF16)
 DEV_PRODUCT_OF(f16, DEV_PRODUCT_F16)
+
+// -- sm_90a: barriers in shared memory (mbarrier)
+static inline void ptx_mbarrier_init_shared__cta_b64(unsigned at, int arrivals) { dev_object_init(at, arrivals); }
+static inline void ptx_fence_mbarrier_init_release_cluster() { dev_object_fence(); }
+static inline void ptx_mbarrier_arrive_shared__cta_b64(unsigned long long &, unsigned at) { dev_object_arrive(at, 0); }
+static inline void ptx_mbarrier_arrive_expect_tx_shared__cta_b64(unsigned long long &, unsigned at, int bytes) {
+    dev_object_arrive(at, bytes);
+}
+static inline void ptx_mbarrier_try_wait_parity_shared__cta_b64(bool &open, unsigned at, int parity) {
+    open = dev_object_wait(at, parity);
+}
+static inline void ptx_selp_u32(unsigned &d, unsigned yes, unsigned no, bool p) { d = p ? yes : no; }
+
+// -- boxes of a matrix, copied beside the thread
+static inline void ptx_prefetch_tensormap(const void *) {}
+static inline void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int column, int row, unsigned object) {
+    dev_box(to, map, column, row, object);
+}
+
+// -- products of a warpgroup, 64 x 256 sums; a thread has 128 of them
+static inline void ptx_wgmma_fence_sync_aligned() { dev_group_fence(); }
+static inline void ptx_wgmma_commit_group_sync_aligned() { dev_group_commit(); }
+static inline void ptx_wgmma_wait_group_sync_aligned(int groups) { dev_group_wait(groups); }
+static inline void ptx_setmaxnreg_inc_sync_aligned_u32(int count) { dev_group_registers(count); }
+static inline void ptx_setmaxnreg_dec_sync_aligned_u32(int count) { dev_group_registers(-count); }
+#define DEV_SUMS_4(p) float &p##0, float &p##1, float &p##2, float &p##3
+#define DEV_SUMS_16(p) DEV_SUMS_4(p##0), DEV_SUMS_4(p##1), DEV_SUMS_4(p##2), DEV_SUMS_4(p##3)
+#define DEV_SUMS_64(p) DEV_SUMS_16(p##0), DEV_SUMS_16(p##1), DEV_SUMS_16(p##2), DEV_SUMS_16(p##3)
+#define DEV_GROUP_PRODUCT(type, half)                                                                              \
+    static inline void ptx_wgmma_mma_async_sync_aligned_m64n256k16_f32_##type##_##type(                            \
+        DEV_SUMS_64(d0), DEV_SUMS_64(d1), unsigned long long a, unsigned long long b, int adds, int a_sign,        \
+        int b_sign, int a_turned, int b_turned) {                                                                  \
+        if (&d1333 != &d0000 + 127 || adds != 1 || a_sign != 1 || b_sign != 1) __builtin_trap();                   \
+        dev_group_product(&d0000, half, a, b, a_turned, b_turned);                                                 \
+    }
+DEV_GROUP_PRODUCT(bf16, 0)
+DEV_GROUP_PRODUCT(f16, 1)

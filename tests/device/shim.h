@@ -53,6 +53,7 @@ DEV_TEST(isnan) DEV_TEST(isinf) DEV_TEST(isfinite) DEV_TEST(signbit)
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
 #define __restrict__ __restrict
+#define __grid_constant__
 #define __shared__ static __attribute__((section("dev_shared")))
 
 // Not instrumented: they access memory of the library, or announce the access to it.
@@ -113,6 +114,7 @@ static inline float __frcp_rn(float v) { return 1.0f / v; }
 static inline float __fsqrt_rn(float v) { return sqrtf(v); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+template <class T> static inline void __stwb(T *to, T v) { *to = v; }
 // Sums and products that the compiler must not contract: the value goes through an opaque copy.
 template <class T> static inline T dev_opaque(T v) {
     asm volatile("" : "+m"(v));

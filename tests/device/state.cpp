@@ -22,7 +22,8 @@ double number(const char *name, double otherwise) {
 }
 
 Switches read_switches() {
-    const char *compiler = getenv("GAGEN_DEVICE_CXX"), *traffic = getenv("GAGEN_DEVICE_TRAFFIC");
+    const char *compiler = getenv("GAGEN_DEVICE_CXX"), *traffic = getenv("GAGEN_DEVICE_TRAFFIC"),
+               *collectives = getenv("GAGEN_DEVICE_COLLECTIVES");
     Switches s;
     s.check = number("GAGEN_DEVICE_CHECK", 0) != 0;
     s.lazy = number("GAGEN_DEVICE_LAZY", 0) != 0;
@@ -36,6 +37,7 @@ Switches read_switches() {
     s.timeout = number("GAGEN_DEVICE_TIMEOUT", 20);
     s.compiler = compiler && *compiler ? compiler : "g++";
     s.traffic = traffic ? traffic : "";
+    s.collectives = collectives ? collectives : "";
     state.random = 0x9e3779b97f4a7c15ull * (s.seed + 1ull);
     return s;
 }

@@ -239,9 +239,7 @@ int event_record(CUevent_st *event, CUstream_st *stream) {
     event->capture = stream->capture;
     event->nodes = stream->last_nodes;
     if (stream->capture) return SUCCESS;
-    auto time = std::make_shared<double>(0);
-    int code = submit(stream, "event", [time] { *time = seconds(); });
-    event->time = time;
+    int code = submit(stream, "event", [] {});
     event->operation = stream->last;
     event->clock = stream->clock;
     return code;

@@ -33,7 +33,6 @@ struct CUstream_st {
 struct CUevent_st {
     device::OperationPointer operation;
     device::Clock clock;
-    std::shared_ptr<double> time;
     CUgraph_st *capture = nullptr;
     std::vector<int> nodes;
 };

@@ -31,36 +31,11 @@ void land(const std::vector<Copy> &group) {
     }
 }
 
-// The place in dynamic shared memory of `bytes` at an address of PTX.
-uintptr_t place_of(unsigned address, size_t bytes, const char *what) {
-    const SharedArea &s = shared_area();
-    if (address % bytes) report("misaligned", "%s of %zu bytes at byte %u%s", what, bytes, address, where().c_str());
-    if (address + bytes <= s.dynamic_bytes) return s.dynamic + address;
-    report("out of bounds", "%s: dynamic shared memory, byte %u of %zu%s", what, address, s.dynamic_bytes,
-           where().c_str());
-    abandon_launch();
-}
-
-float of_bf16(unsigned bits) {
-    float x;
-    bits <<= 16;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-float of_f16(unsigned bits) {
-    const int exponent = (int)(bits >> 10 & 31), fraction = (int)(bits & 1023);
-    const float size = exponent == 31  ? fraction ? NAN : INFINITY
-                       : exponent == 0 ? ldexpf((float)fraction, -24)
-                                       : ldexpf((float)(1024 + fraction), exponent - 25);
-    return bits >> 15 ? -size : size;
-}
-
 void serve_matrices(void **records, bool turned) {
     unsigned short tile[4][8][8];
     for (int l = 0; l < 32; l++)
         memcpy(tile[l / 8][l % 8],
-               (void *)place_of(((dev_matrices_record *)records[l])->row, sizeof tile[0][0], "ldmatrix"),
+               (void *)shared_place(((dev_matrices_record *)records[l])->row, sizeof tile[0][0], "ldmatrix"),
                sizeof tile[0][0]);
     for (int l = 0; l < 32; l++)
         for (int q = 0; q < 4; q++) {
@@ -97,6 +72,30 @@ void serve_product(void **records, float (*widen)(unsigned)) {
 
 }  // namespace
 
+uintptr_t shared_place(unsigned address, size_t bytes, const char *what) {
+    const SharedArea &s = shared_area();
+    if (address % bytes) report("misaligned", "%s of %zu bytes at byte %u%s", what, bytes, address, where().c_str());
+    if (address + bytes <= s.dynamic_bytes) return s.dynamic + address;
+    report("out of bounds", "%s: dynamic shared memory, byte %u of %zu%s", what, address, s.dynamic_bytes,
+           where().c_str());
+    abandon_launch();
+}
+
+float of_bf16(unsigned bits) {
+    float x;
+    bits <<= 16;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+float of_f16(unsigned bits) {
+    const int exponent = (int)(bits >> 10 & 31), fraction = (int)(bits & 1023);
+    const float size = exponent == 31  ? fraction ? NAN : INFINITY
+                       : exponent == 0 ? ldexpf((float)fraction, -24)
+                                       : ldexpf((float)(1024 + fraction), exponent - 25);
+    return bits >> 15 ? -size : size;
+}
+
 void forget_copies(unsigned threads) {
     for (unsigned i = 0; i < threads; i++) copies[i] = {};
 }
@@ -121,7 +120,7 @@ unsigned dev_shared_address(const void *p) {
 
 void dev_copy_async(unsigned to, const void *from, int bytes, int there) {
     const void *counter = __builtin_return_address(0);
-    const uintptr_t place = place_of(to, COPY, "cp.async");
+    const uintptr_t place = shared_place(to, COPY, "cp.async");
     if (bytes != (int)COPY || there < 0 || there > bytes || (uintptr_t)from % COPY)
         report("misaligned", "cp.async of %d of %d bytes from an address that ends in %#zx%s", there, bytes,
                (size_t)((uintptr_t)from & 255), where().c_str());
@@ -147,7 +146,7 @@ void dev_copy_wait(int groups) {
 }
 
 void dev_read_row(unsigned row) {
-    announce(place_of(row, 16, "ldmatrix"), 16, false, __builtin_return_address(0));
+    announce(shared_place(row, 16, "ldmatrix"), 16, false, __builtin_return_address(0));
 }
 
 void dev_serve_matrices(void **records, unsigned) {

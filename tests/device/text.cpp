@@ -94,11 +94,10 @@ static void add_operands(const std::string &list, std::vector<std::string> &out)
     }
 }
 
-// The call for one instruction with operands %0, %1, ...: its name has _ for each dot and its arguments stand in the
-// order of the instruction; empty if it has another form.
+// The call for one instruction with operands %0, %1, ...: its name has _ for each dot and colon and its arguments stand
+// in the order of the instruction; empty if it has another form.
 static std::string call_of(const std::string &instruction, const std::vector<std::string> &operands) {
-    const size_t end = instruction.find(';'), blank = std::min(instruction.find(' '), end);
-    if (end == std::string::npos || instruction.find_first_not_of(" \t", end + 1) != std::string::npos) return "";
+    const size_t end = instruction.size(), blank = std::min(instruction.find(' '), end);
     std::string call = "ptx_" + instruction.substr(0, blank) + "(";
     for (char &c : call)
         if (c == '.' || c == ':') c = '_';
@@ -117,6 +116,40 @@ static std::string call_of(const std::string &instruction, const std::vector<std
     return call + ");";
 }
 
+// The calls for the instructions of an asm: one, or several in braces, with predicates of their own.
+//   { .reg .pred p; setp.ne.b32 p, %0, 0; }     ->     { bool p; ptx_setp_ne_b32( p, (x), 0); }
+static std::string calls_of(const std::string &instructions, const std::vector<std::string> &operands) {
+    static const std::string PREDICATE = ".reg .pred ";
+    const size_t first = instructions.find_first_not_of(' '), last = instructions.find_last_not_of(' ');
+    if (first == std::string::npos) return "";
+    const bool many = instructions[first] == '{';
+    const std::string text = many ? instructions.substr(first + 1, last - first - 1) : instructions;
+    std::string out;
+    int count = 0;
+    for (size_t from = 0, end; (end = text.find(';', from)) != std::string::npos; from = end + 1, count++) {
+        const size_t begin = std::min(text.find_first_not_of(' ', from), end);
+        const std::string one = text.substr(begin, end - begin);
+        const bool declares = !one.compare(0, PREDICATE.size(), PREDICATE);
+        const std::string call = declares ? "bool " + one.substr(PREDICATE.size()) + ";" : call_of(one, operands);
+        if (call.empty()) return "";
+        out += (many ? " " : "") + call;
+    }
+    if (text.find_first_not_of("; ", std::min(text.rfind(';'), text.size() - 1)) != std::string::npos) return "";
+    return many ? "{" + out + " }" : count == 1 ? out : "";
+}
+
+// The text with spaces in the place of what is for the architecture `guard` alone: between #ifdef guard and #endif.
+std::string without_guarded(const std::string &text, const std::string &guard) {
+    std::string out = text;
+    const std::string begin = "#ifdef " + guard + "\n", end = "\n#endif";
+    for (size_t at = 0; (at = out.find(begin, at)) != std::string::npos;) {
+        const size_t to = std::min(out.find(end, at), out.size());
+        for (; at < to; at++)
+            if (out[at] != '\n') out[at] = ' ';
+    }
+    return out;
+}
+
 // Inline PTX becomes calls of the functions of ptx.h, in the lines where it stood:
 //   asm volatile("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));     ->     ptx_ex2_approx_f32( (y), (x));
 // A call of an instruction that ptx.h does not have does not compile.
@@ -133,7 +166,7 @@ std::string calls_of_instructions(const std::string &text) {
         const std::vector<std::string> sections = parts_of(text, blank, open + 1, at - 1, ':');
         std::vector<std::string> operands;
         for (size_t i = 1; i < sections.size() && i < 3; i++) add_operands(sections[i], operands);
-        const std::string call = call_of(literals_in(sections[0]), operands);
+        const std::string call = calls_of(literals_in(sections[0]), operands);
         if (call.empty()) continue;
         const size_t end = blank.find(';', at) + 1;
         out += text.substr(done, begin - done) + call;

@@ -70,7 +70,7 @@ precision  "%s"
 ]]
 
 -- Behind convolutions, gradients of their inputs and batchnorm stand: activations, one whose gradient reads its input,
--- gradients of activations, a residual; images with whole eights of places, and with others behind a stride.
+-- gradients of activations, a residual; channels that are whole octets, and others; a stride.
 local PLANES = [[
 data       { "csv", train = "behind.csv", target = "last", shuffle = false }
 batch      (5)
@@ -80,7 +80,7 @@ model (function(batch)
     x = tanh {} (conv2d "a" { 32, 3, padding = 1 } (x))
     x = relu {} (batchnorm "n" {} (conv2d "b" { 32, 3, padding = 1, bias = false } (x)))
     x = x + gelu {} (batchnorm "m" {} (conv2d "c" { 32, 1, bias = false } (x)))
-    x = gelu {} (conv2d "stride" { 36, 3, stride = 2, padding = 1 } (x))
+    x = gelu {} (conv2d "stride" { 40, 3, stride = 2, padding = 1 } (x))
     x = relu {} (batchnorm "odd" {} (conv2d "d" { 35, 2, bias = false } (x)))
     return linear "out" { 3 } (flatten {} (x))
 end)
@@ -109,6 +109,26 @@ train      { updates = 8, seed = 3 }
 precision  "%s"
 ]]
 
+-- Behind products stand dropouts, alone and with a residual behind them, on tensor cores and by threads (10 columns), of
+-- whole vectors of eight and of others; each row of the batch has five of a product, or one. One is read twice.
+MODELS.drops = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (37)
+accumulate (2)
+model (function(batch)
+    local x = reshape { 5, 40 } (dropout(0.3) (linear "in" { 200 } (batch.input)))
+    x = x + dropout(0.2) (linear "again" { 40, store = "in_out" } (tanh {} (x)))
+    x = dropout(0.25) (linear "odd" { 75 } (x))
+    local y = dropout(0.4) (linear "few" { 10 } (x))
+    return linear "out" { 3 } (flatten {} (tanh {} (y) * y))
+end)
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
 local function build_on_device(t, programs, precision, model, without)
     programs.write_sines("behind.csv", 37 * 4, 40)
     return programs.build(("behind_cuda_%s_%s%s"):format(precision, model, without and "_without" or ""),
@@ -118,7 +138,7 @@ end
 -- On tensor cores (16 bits, from 32 rows, columns and terms on) and by threads (f32, f64, fewer).
 for _, case in ipairs { { "bf16", "whole" }, { "bf16", "odd" }, { "bf16", "views" }, { "f16", "whole" },
     { "f16", "odd" }, { "f32", "odd" }, { "f32", "views" }, { "f64", "odd" }, { "bf16", "planes" },
-    { "f64", "planes" }, { "bf16", "norms" }, { "f32", "norms" } } do
+    { "f64", "planes" }, { "bf16", "norms" }, { "f32", "norms" }, { "bf16", "drops" }, { "f64", "drops" } } do
     local precision, model = case[1], case[2]
     add(("%s on a device, model %s: the bits are those without fusion"):format(precision, model), function(t)
         local programs, environment = devices.open(t)
@@ -149,12 +169,22 @@ add("a kernel on tensor cores reads and writes eight neighbours at once, both re
     t.contains(kernel "linear_transpose_add", "with_1[(int)i / 200 * 200")
 end)
 
+add("a product drops elements of its result in its kernel", function(t)
+    local programs = devices.open(t)
+    local found = {}
+    for _, kernel in ipairs(programs.plan(build_on_device(t, programs, "bf16", "drops")).kernels) do
+        if kernel.role == "forward" then found[#found + 1] = kernel.fn end
+    end
+    t.equal(table.concat(found, " ", 1, 6), "bf16_37x40 linear_dropout_37x200x40 tanh_37x5x40 "
+        .. "linear_in_out_dropout_add_185x40x40 linear_dropout_185x75x40 linear_dropout_185x10x75")
+end)
+
 add("convolutions and batchnorm have what stands behind them in their kernels", function(t)
     local programs = devices.open(t)
     local text = host.read(build_on_device(t, programs, "bf16", "planes").folder .. "/kernels.cu")
     local function kernel(name) return assert(text:match(" " .. name .. "_%d[%dx]*%(.-\n}\n"), name) end
     t.contains(kernel "conv2d_tanh", "ga_put8<true>(y + first, sums, 8);")
-    t.contains(kernel "conv2d_gelu", "behind[at] = bf16_narrow(")
+    t.contains(kernel "conv2d_gelu", "ga_put8<true>(behind + first, sums, 8);")
     t.contains(kernel "conv2d_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
     t.contains(kernel "batchnorm_relu", "ga_write(y + first, to);")
     t.contains(kernel "batchnorm_gelu_add", "ga_write(behind + first, to);")

@@ -1,6 +1,8 @@
 -- The sizes of chunks of parameters by two rules, against the values that Colossal-AI's functions gave.
 local chunk_size = require "passes.chunk_size"
 
+local shipped = dofile "tests/lua/shipped.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -107,5 +109,29 @@ parallel  { "zero3", %s }
     checked("chunk_size = 10", 1, "parallel: 208 chunks, expected at most 128: larger ones",
         '{ linear "a" { 16 }, times(102) "h" { linear "b" { 16 }, relu {} }, linear "c" { 3 } }')
 end)
+
+-- What `gagen check` says of shipped specs in elements and bytes; sizes and unused elements are those of the functions.
+local SHIPPED = {
+    { "gpt2_124m", "gpt2tokens", "", "85,852,160 elements, 343,408,640 bytes: 9,728 of all chunks are unused" },
+    { "gpt2_124m", "gpt2tokens", ', min_chunk_size = "32MiB", chunk_search_range = 16777216',
+        "22,052,864 elements, 88,211,456 bytes: 2,369,024 of all chunks are unused" },
+    { "bert_sst2", "sst2", "", "86,048,768 elements, 344,195,072 bytes: 5,886 of all chunks are unused" },
+    { "bert_sst2", "sst2", ', min_chunk_size = "32MiB", chunk_search_range = 16777216',
+        "21,856,256 elements, 87,425,024 bytes: 1,382,142 of all chunks are unused" },
+    { "resnet18_cifar10", "cifar-10-batches-bin", "", "one that is gathered: too small to shard: 11,173,962 elements" },
+}
+
+for i, case in ipairs(SHIPPED) do
+    local name, folder, words, message = table.unpack(case)
+    add(("check: %s%s"):format(name, words), function(t)
+        local programs = shipped.open(t, folder)
+        local path = ("%s/chunks_%d.lua"):format(programs.folder(), i)
+        t.write(path, shipped.text(t, name))
+        local result = programs.gagen { "check", path, "--set", ('parallel = { "zero3", ranks = 1, chunks = "search"%s }')
+            :format(words) }
+        t.equal(result.status, 0, result.err)
+        t.contains(result.err, ": chunks: " .. message)
+    end)
+end
 
 return tests

@@ -126,11 +126,11 @@ add("one graph launch per cycle; the plan's bytes are allocated", function(t)
     local use = events[#events - 1]
     t.equal(use.event, "device")
     t.equal(use.graph_launches, CYCLES)
-    -- per cycle: 4 micro-steps of 4 + 7 kernels, norm, decision, update and 2 packed weights
-    t.equal(use.graph_kernels, CYCLES * (4 * 11 + 5))
+    -- per cycle: 4 micro-steps of 4 + 5 kernels, norm, decision, update and 2 packed weights
+    t.equal(use.graph_kernels, CYCLES * (4 * 9 + 5))
     local planned = { host = 0, pinned = 0, device = 0 }
     local plan = programs.plan(p)
-    t.equal(plan.graph.nodes, 4 * 11 + 5)
+    t.equal(plan.graph.nodes, 4 * 9 + 5)
     for _, arena in ipairs(plan.arenas) do planned[arena.memory] = planned[arena.memory] + arena.bytes end
     t.equal(use.device_bytes, planned.device)
     t.equal(use.pinned_bytes, planned.pinned)

@@ -126,24 +126,35 @@ precision  "%s"
     same_as_c(t, "cuda_batchnorm", spec(6, 1024, "f32"), 1e-4)
 end)
 
--- Sums over rows in parts: of biases, of a norm's weight and bias, in a loop over layers and out of it.
-add("sums over many rows in parts equal the C target", function(t)
+-- Sums over rows: in the kernels that read these rows, of biases and of a norm's weight and bias, in a loop over layers
+-- and out of it, in rows of a warp and of a block; or in parts by kernels of their own.
+add("sums over many rows, in other kernels or in parts, equal the C target", function(t)
     local text = [[
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
 batch      (260)
 accumulate (2)
 model      { linear "a" { 36 }, times(2) "h" { layernorm "n" {}, linear "fc" { 36 }, tanh {} }, rmsnorm "r" {},
-             linear "c" { 10 } }
+             linear "b" { 520, store = "in_out" }, layernorm "w" {}, linear "c" { 10 } }
 loss       "cross_entropy"
 optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
 train      { updates = 8, seed = 4 }
 ]]
-    same_as_c(t, "cuda_parts64", text .. F64, 1e-11)
-    local programs = open(t)
-    local plan = programs.gagen { "plan", programs.build("cuda_parts64_cuda", text .. F64 .. 'target "cuda"\n').spec }.out
-    t.match(plan, "backward_h_n_weight_parts .- norm_dw_4x36")
-    t.match(plan, "backward_c_bias_parts .- column_sum_4x10")
-    if t.all then same_as_c(t, "cuda_parts", text, 1e-5) end
+    same_as_c(t, "cuda_sums64", text .. F64, 1e-11)
+    local programs, environment = open(t)
+    local function build(options)
+        return programs.build("cuda_sums64_cuda" .. (options and "_parts" or ""), text .. F64 .. 'target "cuda"\n',
+            { options = options })
+    end
+    local sums, parts = build(), build { "--without", "sums" }
+    local plan = programs.gagen { "plan", sums.spec }.out
+    t.match(plan, "backward_h_n_weight .- norm_sums_36")
+    t.equal(plan:find "column_sum", nil)
+    local text_of_parts = host.read(parts.folder .. "/kernels.cu")
+    t.contains(text_of_parts, " norm_dw_4x36(")
+    t.contains(text_of_parts, " column_sum_4x10(")
+    local function dump(p) return programs.dump(p, { "--cycles", 2, env = environment(devices.checked(1)) }) end
+    programs.close(dump(sums), dump(parts), 1e-11, { "parameters", "gradients" })
+    if t.all then same_as_c(t, "cuda_sums", text, 1e-5) end
 end)
 
 -- 37 windows of 8 bytes, 4 of them for evaluation: five micro-batches of 7, the last one of 5 rows,

@@ -40,12 +40,20 @@ add("kernels for one architecture are compiled for it alone", function(t)
     probe(t, "add", { kernels_with(t, text), "GAGEN_DEVICE_ARCH=103" })    -- compute_100: later devices load it
 end)
 
+-- A kernel that is there for one architecture is known there alone.
+add("kernels between #ifdef and #endif are those of sm_90a", function(t)
+    local text = "\n#ifdef __CUDA_ARCH_FEAT_SM90_ALL\nGA_KERNEL(32) own(int *p) { *p = 1; }\n#endif\n"
+    probe(t, "add", { kernels_with(t, text) })
+    probe(t, "add", { kernels_with(t, text), "GAGEN_DEVICE_ARCH=80" })
+end)
+
 add("inline PTX that the device library does not have does not compile", function(t)
     local function kernel(instruction)
         return kernels_with(t, ("GA_KERNEL(32) own(unsigned *p) {\n    unsigned x;\n    %s\n    *p = x;\n}\n"):format(
             instruction))
     end
     probe(t, "add", { kernel 'asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(1.0f), "f"(2.0f));' })
+    probe(t, "add", { kernel 'asm("{ .reg .pred p; selp.u32 %0, 1, 2, p; }" : "=r"(x));' })
     local result = probe(t, "add", { kernel 'asm volatile("mov.u32 %0, 1;" : "=r"(x));' }, 1)
     t.contains(result.err, "ptx_mov_u32")
 end)
@@ -139,7 +147,7 @@ add("gpu-check runs every file of tests that has one of a device", function(t)
     local result, ran, sanitized = gpu_check(t, "none")
     t.equal(result.status, 0, result.err)
     for _, name in ipairs { "cuda", "cuda_ops", "precision", "cross_attention", "batchnorm", "scaler", "streams",
-        "sample", "resume_cuda" } do
+        "sample", "resume_cuda", "zero3_cuda" } do
         t.contains(ran, ("1 test_%s: *\n"):format(name))
     end
     for _, tool in ipairs { "memcheck", "racecheck", "initcheck", "synccheck" } do

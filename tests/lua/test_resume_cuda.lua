@@ -34,6 +34,8 @@ local CASES = {
     { { "c", "zero1", 2 }, { "cuda", "zero2", 3 } },
     { { "cuda", "ddp", 2 }, { "c", "zero1", 3 } },
     { { "cuda", "zero2", 3 }, { "c", "none", 1 } },
+    { { "c", "zero3", 2 }, { "cuda", "zero3", 3 } },
+    { { "cuda", "zero3", 3 }, { "c", "zero1", 2 } },
 }
 
 local function name_of(c) return ("%s, %s of %d"):format(c[1], c[2], c[3]) end
@@ -51,8 +53,8 @@ local function build(t, programs, c, optimizer)
     local parts = c[2] ~= "none"
     local path = ("%s/resume_cuda_%s_%s_%d.lua"):format(programs.folder(), c[1], c[2], c[3])
     local folder = t.temp() .. "/program"
-    t.write(path, SPEC:format(MICROS, OPTIMIZERS[optimizer], c[1], c[2],
-        parts and (', bucket = "1KiB", ranks = %d'):format(c[3]) or ""))
+    t.write(path, SPEC:format(MICROS, OPTIMIZERS[optimizer], c[1], c[2], (parts and c[2] ~= "zero3"
+        and ', bucket = "1KiB"' or "") .. (parts and (", ranks = %d"):format(c[3]) or "")))
     local made = programs.gagen { path, "-o", folder }
     t.equal(made.status, 0, made.err)
     local text = host.read(folder .. "/main.c")

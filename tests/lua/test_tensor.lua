@@ -56,7 +56,10 @@ optimizer  { "sgd", lr = 0.1 }
 train      { updates = 2, seed = 3 }
 ]]
 
-local BUILT = { layouts = LAYOUTS, large = LARGE, rows = ROWS, small = SMALL }
+-- The gradient of a norm's input, whose blocks sum those of weight and bias over the rows of six warps.
+local NORM = SMALL:gsub("tanh {}", 'layernorm "n" {}')
+
+local BUILT = { layouts = LAYOUTS, large = LARGE, rows = ROWS, small = SMALL, norm = NORM }
 
 local function build(t, programs, name, precision, target)
     if name == "rows" then programs.write_sines("many_rows.csv", 1536, 40) end
@@ -196,7 +199,7 @@ add("the order of blocks and threads changes no bit", function(t)
     end
 end)
 
--- The tile of a product does not change its bits: all sums take 16 terms at a time.
+-- The tile of a product does not change its bits: all sums take 16 terms at a time, those of biases eight.
 add("each tile gives the same bits", function(t)
     local programs, environment = open(t)
     local text = with(SMALL, "bf16") .. 'target "cuda"\n'
@@ -223,7 +226,8 @@ end)
 -- Calls see(name, line, text) for each text of kernels in which one of these calls of the product is left out.
 local CALLS = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);", "__syncwarp%(%);" }
 local function each_mutant(text, see)
-    local first = text:find("GA_DEVICE void ga_strip_store", 1, true)
+    local first = math.min(text:find("GA_DEVICE void ga_strip_store", 1, true),
+        text:find("GA_DEVICE void ga_sums_store", 1, true))
     local last = text:find("\n}", text:find("GA_DEVICE void ga_tensor_product", 1, true), true)
     for _, call in ipairs(CALLS) do
         local at = first
@@ -237,22 +241,23 @@ local function each_mutant(text, see)
     end
 end
 
--- A run of the small program with this text of kernels; the checker must find something that `pattern` describes.
-local function is_found(t, text, what, pattern)
+-- A run of the small program, or another one, with this text of kernels; the checker must find something that `pattern`
+-- describes.
+local function is_found(t, text, what, pattern, name)
     local programs, environment = open(t)
     local folder, env = t.temp(), environment(checked(1))
     t.write(folder .. "/kernels.cu", text)
     env[#env + 1] = "GAGEN_KERNELS=" .. folder
-    local p = build(t, programs, "small", "bf16", "cuda")
+    local p = build(t, programs, name or "small", "bf16", "cuda")
     local result = programs.train(p, { "--cycles", 1, env = env, status = false })
     if result.status ~= 3 or not result.err:find(pattern) then
         error(("%s is not found: %s"):format(what, result.err))
     end
 end
 
-local function small_kernels(t)
+local function small_kernels(t, name)
     devices.needs_library(t)
-    return host.read(build(t, open(t), "small", "bf16", "cuda").folder .. "/kernels.cu")
+    return host.read(build(t, open(t), name or "small", "bf16", "cuda").folder .. "/kernels.cu")
 end
 
 add("found: each barrier, wait and commit of a product left out", function(t)
@@ -261,13 +266,26 @@ add("found: each barrier, wait and commit of a product left out", function(t)
         is_found(t, text, ("line %d: %s left out"):format(line, name), "device: [ru]")
         count = count + 1
     end)
-    t.equal(count, 7)
+    t.equal(count, 9)
 end)
 
 add("found: a copy that is under way where results are put", function(t)
     local text, count = small_kernels(t):gsub("if %(next < slices%) begin%(next%);", "begin(next);")
     t.equal(count, 1)
     is_found(t, text, "a copy behind the last slice", "device: race: write to where a copy is under way in shared")
+end)
+
+add("found: each barrier of the sums over a norm's rows left out", function(t)
+    local text, count = small_kernels(t, "norm"), 0
+    local at = text:find("GA_DEVICE void ga_write_sums", 1, true)
+    local last = text:find("\n}", at, true)
+    while true do
+        local from, to = text:find("__syncthreads%(%);", at)
+        if from > last then break end
+        is_found(t, text:sub(1, from - 1) .. ";" .. text:sub(to + 1), "barrier " .. count + 1, "device: race", "norm")
+        at, count = to, count + 1
+    end
+    t.equal(count, 2)
 end)
 
 -- === compilers and devices =======================================================================

@@ -11,14 +11,17 @@
 #define GA_TYPES(X) \
     X(CUresult) X(CUdevice) X(CUdeviceptr) X(CUcontext) X(CUmodule) X(CUfunction) X(CUstream) \
     X(CUevent) X(CUgraph) X(CUgraphExec) X(nvrtcResult) X(nvrtcProgram) X(ncclResult_t) \
-    X(ncclComm_t) X(ncclUniqueId)
+    X(ncclComm_t) X(ncclUniqueId) X(CUtensorMapDataType) X(CUtensorMapInterleave) X(CUtensorMapSwizzle) \
+    X(CUtensorMapL2promotion) X(CUtensorMapFloatOOBfill)
 #define GA_VALUES(X) \
     X(CUDA_SUCCESS) X(CUDA_ERROR_OUT_OF_MEMORY) X(CUDA_ERROR_NOT_READY) X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) \
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) X(CU_STREAM_NON_BLOCKING) \
-    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) X(CU_EVENT_DEFAULT) X(NVRTC_SUCCESS) \
+    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) X(CU_EVENT_DEFAULT) X(CU_TENSOR_MAP_DATA_TYPE_FLOAT16) \
+    X(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) X(CU_TENSOR_MAP_INTERLEAVE_NONE) X(CU_TENSOR_MAP_SWIZZLE_128B) \
+    X(CU_TENSOR_MAP_L2_PROMOTION_L2_256B) X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) X(NVRTC_SUCCESS) \
     X(NVRTC_ERROR_COMPILATION) X(ncclInt64) X(ncclFloat16) X(ncclFloat32) X(ncclFloat64) \
     X(ncclBfloat16) X(ncclSum) X(ncclMax) X(ncclMin)
 
@@ -34,6 +37,19 @@
 #define CUgraphExec ga_CUgraphExec
 #define nvrtcResult ga_nvrtcResult
 #define nvrtcProgram ga_nvrtcProgram
+#define CUtensorMap ga_CUtensorMap
+#define CUtensorMapDataType ga_CUtensorMapDataType
+#define CUtensorMapInterleave ga_CUtensorMapInterleave
+#define CUtensorMapSwizzle ga_CUtensorMapSwizzle
+#define CUtensorMapL2promotion ga_CUtensorMapL2promotion
+#define CUtensorMapFloatOOBfill ga_CUtensorMapFloatOOBfill
+#define CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ga_CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+#define CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ga_CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+#define CU_TENSOR_MAP_INTERLEAVE_NONE ga_CU_TENSOR_MAP_INTERLEAVE_NONE
+#define CU_TENSOR_MAP_SWIZZLE_128B ga_CU_TENSOR_MAP_SWIZZLE_128B
+#define CU_TENSOR_MAP_L2_PROMOTION_L2_256B ga_CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+#define CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ga_CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+#define CUtensorMap_st ga_CUtensorMap_st
 #define ncclResult_t ga_ncclResult_t
 #define ncclComm_t ga_ncclComm_t
 #define ncclUniqueId ga_ncclUniqueId
@@ -74,6 +90,19 @@
 #undef CUgraphExec
 #undef nvrtcResult
 #undef nvrtcProgram
+#undef CUtensorMap
+#undef CUtensorMapDataType
+#undef CUtensorMapInterleave
+#undef CUtensorMapSwizzle
+#undef CUtensorMapL2promotion
+#undef CUtensorMapFloatOOBfill
+#undef CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+#undef CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+#undef CU_TENSOR_MAP_INTERLEAVE_NONE
+#undef CU_TENSOR_MAP_SWIZZLE_128B
+#undef CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+#undef CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+#undef CUtensorMap_st
 #undef ncclResult_t
 #undef ncclComm_t
 #undef ncclUniqueId
@@ -106,5 +135,6 @@
 GA_TYPES(SAME_SIZE)
 GA_VALUES(SAME_VALUE)
 GA_CUDA_FUNCTIONS(SAME_FUNCTION)
+GA_CUDA_OPTIONAL(SAME_FUNCTION)
 GA_NVRTC_FUNCTIONS(SAME_FUNCTION)
 GA_NCCL_FUNCTIONS(SAME_FUNCTION)

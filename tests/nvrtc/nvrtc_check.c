@@ -1,10 +1,12 @@
 /* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints the registers and memory
  * of each, behind a line with its version. usage: nvrtc_check FILE.cu ARCH..., for example
  * nvrtc_check out/NAME/kernels.cu 80 90a
+ * nvrtc_check --ptx FILE.cu ARCH prints their instructions as PTX.
  * exit: 0 success, 1 an error or a spill, 77 no libnvrtc (NOT RUN). */
 #include "device/cuda_abi.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +104,13 @@ static int check(const nvrtc *n, const char *path, const char *text, const char 
     if (r != NVRTC_SUCCESS)
         fprintf(stderr, "%s: sm_%s: %s\n%s\n", path, arch, n->nvrtcGetErrorString(r),
                 log ? log : "");
-    else if (log)
-        bad = print_needs(log, arch, &kernels);
+    else if (log) { /* the compiler waits behind each product of a warpgroup where it cannot follow its registers */
+        const bool waits = strstr(log, "serialized") != NULL;
+        if (waits) fprintf(stderr, "%s: sm_%s: wgmma is serialized\n%s\n", path, arch, log);
+        bad = print_needs(log, arch, &kernels) + waits;
+    }
     if (r == NVRTC_SUCCESS && bad)
-        fprintf(stderr, "%s: sm_%s: %d kernels spill registers\n", path, arch, bad);
+        fprintf(stderr, "%s: sm_%s: %d kernels spill registers or wait for products\n", path, arch, bad);
     if (r == NVRTC_SUCCESS && !kernels) {
         fprintf(stderr, "%s: sm_%s: no kernel in it\n", path, arch);
         bad = 1;
@@ -115,11 +120,31 @@ static int check(const nvrtc *n, const char *path, const char *text, const char 
     return bad != 0;
 }
 
+/* Prints the kernels as PTX. */
+static int print_ptx(const nvrtc *n, const char *path, const char *text, const char *arch) {
+    char option[64];
+    nvrtcProgram p = NULL;
+    size_t bytes = 0;
+    char *ptx = NULL;
+    snprintf(option, sizeof option, "--gpu-architecture=compute_%s", arch);
+    const char *options[] = {option, "--std=c++17", "--fmad=false"};
+    if (n->nvrtcCreateProgram(&p, text, path, 0, NULL, NULL) != NVRTC_SUCCESS) return 1;
+    nvrtcResult r = n->nvrtcCompileProgram(p, 3, options);
+    if (r == NVRTC_SUCCESS) r = n->nvrtcGetPTXSize(p, &bytes);
+    if (r == NVRTC_SUCCESS && (ptx = calloc(1, bytes + 1))) r = n->nvrtcGetPTX(p, ptx);
+    if (r != NVRTC_SUCCESS) fprintf(stderr, "%s: compute_%s: %s\n", path, arch, n->nvrtcGetErrorString(r));
+    if (ptx) fputs(ptx, stdout);
+    free(ptx);
+    n->nvrtcDestroyProgram(&p);
+    return r != NVRTC_SUCCESS || !bytes;
+}
+
 int main(int argc, char **argv) {
     nvrtc n;
     int bad = 0, major = 0, minor = 0;
+    const int ptx = argc == 4 && strcmp(argv[1], "--ptx") == 0;
     if (argc < 3) {
-        fprintf(stderr, "usage: nvrtc_check FILE.cu ARCH...\n");
+        fprintf(stderr, "usage: nvrtc_check [--ptx] FILE.cu ARCH...\n");
         return 64;
     }
     int code = open_nvrtc(&n);
@@ -127,13 +152,19 @@ int main(int argc, char **argv) {
         if (code == 77) printf("NOT RUN: no libnvrtc\n");
         return code;
     }
-    char *text = read_text(argv[1]);
+    const char *path = argv[1 + ptx];
+    char *text = read_text(path);
     if (!text) {
-        perror(argv[1]);
+        perror(path);
         return 1;
     }
+    if (ptx) {
+        bad = print_ptx(&n, path, text, argv[3]);
+        free(text);
+        return bad;
+    }
     if (n.nvrtcVersion(&major, &minor) == NVRTC_SUCCESS) printf("NVRTC %d.%d\n", major, minor);
-    for (int i = 2; i < argc; i++) bad |= check(&n, argv[1], text, argv[i]);
+    for (int i = 2; i < argc; i++) bad |= check(&n, path, text, argv[i]);
     free(text);
     return bad;
 }

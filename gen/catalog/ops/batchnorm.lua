@@ -16,10 +16,18 @@ local function sizes(n, size)
     size.G = shape[1] // n.attrs.rows
 end
 
-local function cost(flops, passes)
+-- Operations for each element, and what a node reads and writes besides what stands behind it.
+local function cost(flops)
     return function(n)
-        local all = graph.elements(n.size.X)
-        return { flops = flops * all, elements = passes * all }
+        local moved = 0
+        for _, name in ipairs(n.signature.ins) do
+            moved = moved + (n.ins[name] and not name:find "^with_" and graph.elements(n.ins[name].shape) or 0)
+        end
+        for _, name in ipairs(n.signature.outs) do
+            moved = moved + (n.outs[name] and name ~= "behind" and graph.elements(n.outs[name].tensor.shape) or 0)
+        end
+        return { flops = flops * (n.ins.tiles and graph.elements(n.ins.tiles.shape) or graph.elements(n.size.X)),
+            elements = moved }
     end
 end
 
@@ -27,8 +35,8 @@ op "batchnorm_stats" {
     doc = "average, variance, 1 / sqrt(variance + eps) of each channel in each group; in evaluation the running ones",
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "micro micro (1)" },
     outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)" },
-    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
-    rounds = true, half = "x",
+    letters = sizes, internal = true, cost = cost(4), lower = "batchnorm",
+    octets = "x", rounds = true, half = "x",
 }
 
 op "batchnorm" {
@@ -49,7 +57,7 @@ op "batchnorm" {
                 rstd = n.ins.rstd, sum = all.sum.tensor, moment = all.moment.tensor,
                 count = joined.count and joined.count.tensor }, n.attrs) }
     end,
-    cost = cost(4, 2), lower = "batchnorm", rounds = true, half = "x y",
+    cost = cost(4), lower = "batchnorm", octets = "x y", rounds = true, half = "x y",
     sample = [[function(x)
         local y = batchnorm 'bn' {} (reshape { 2, 2, 3 } (linear 'planes' { 12 } (x)))
         return flatten {} (tanh(y))
@@ -62,8 +70,8 @@ op "batchnorm" {
 op "batchnorm_sums" {
     doc = "the sums of dy and of dy (x - mean) rstd over each group",
     ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum full (G, C)", "moment full (G, C)" },
-    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
-    rounds = true, half = "dy x",
+    letters = sizes, internal = true, cost = cost(4), lower = "batchnorm",
+    octets = "dy x", rounds = true, half = "dy x",
 }
 
 op "batchnorm_dx" {
@@ -71,7 +79,8 @@ op "batchnorm_dx" {
     ins = { "dy (*)", "x (*)", "weight (C)", "mean (G, C)", "rstd (G, C)", "sum (G, C)", "moment (G, C)",
         "count (1) ?" },
     outs = { "y (X)" },
-    letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm", rounds = true, half = "dy x y",
+    letters = sizes, internal = true, cost = cost(6), lower = "batchnorm", octets = "dy x y",
+    rounds = true, half = "dy x y",
 }
 
 op "batchnorm_join" {

@@ -51,8 +51,15 @@ local function cost(n)
     local a, B = n.attrs, n.size.B
     local weights = a.out * a.channels // a.groups * a.window[1] * a.window[2]
     local places = B * a.rows * a.columns
-    return { flops = 2 * places * weights,
-        elements = places * a.out + B * a.height * a.width * a.channels + weights }
+    local planes = graph.elements((n.ins.x or n.outs.y.tensor).shape)      -- with the zeros of octets
+    return { flops = 2 * places * weights, elements = places * a.out + planes + weights }
+end
+
+-- That of the gradient of a weight: its parts are written.
+local function parts_cost(n)
+    local found = cost(n)
+    return { flops = found.flops, elements = graph.elements(n.ins.dy.shape) + graph.elements(n.ins.x.shape)
+        + graph.elements(n.outs.y.tensor.shape) }
 end
 
 -- All places of the result as one part.
@@ -117,6 +124,24 @@ op "conv2d" {
     },
 }
 
+op "octets" {
+    doc = "planes with 8 channels of a place side by side; a group of channels that are no whole octets gets zeros",
+    ins = { "x (B, C, H, W)" }, outs = { "y (B, D, H, W)" },
+    letters = function(n, size) size.D = n.attrs.groups * ceil(size.C // n.attrs.groups, 8) * 8 end,
+    internal = true, needs = "octets", lower = "conv",
+    cost = function(n)
+        return { flops = 0, elements = graph.elements(n.ins.x.shape) + graph.elements(n.outs.y.tensor.shape) }
+    end,
+}
+
+op "planes" {
+    doc = "the channels that lie by octets as planes again, without their zeros",
+    ins = { "x (B, D, H, W)" }, outs = { "y (B, C, H, W)" },
+    letters = function(n, size) size.C = n.attrs.channels end,
+    internal = true, needs = "octets", lower = "conv",
+    cost = function(n) return { flops = 0, elements = 2 * graph.elements(n.outs.y.tensor.shape) } end,
+}
+
 op "conv2d_turned" {
     doc = "the weight of a convolution with its channels exchanged, taps by the part of the input they reach",
     ins = { "weight (O, I, R, S)" }, outs = { "y (N)" },
@@ -129,7 +154,7 @@ op "conv2d_turned" {
         end
     end,
     internal = true, lower = "conv", helper = PLANES, rounds = true, half = "weight y",
-    cost = function(n) return { flops = 0, elements = 2 * n.size.N } end,
+    cost = function(n) return { flops = 0, elements = graph.elements(n.ins.weight.shape) + n.size.N } end,
 }
 
 op "conv2d_dx" {
@@ -153,7 +178,7 @@ op "conv2d_dw" {
         local across = a.groups * ceil(size.L, 16) * math.max(1, size.K // 1024)
         size.N = math.max(1, math.min(ceil(PARTIAL_TILES, across), ceil(size.B * size.P * size.Q, 256)))
     end,
-    internal = true, cost = cost, lower = "conv", helper = PLANES, gather = forward,
+    internal = true, cost = parts_cost, lower = "conv", helper = PLANES, gather = forward,
     rounds = true, half = "dy x",
 }
 
@@ -166,7 +191,9 @@ op "conv2d_dw_sum" {
     end,
     internal = true, lower = "conv",
     cost = function(n)
-        local all = graph.elements(n.ins.partial.shape)
-        return { flops = all, elements = all + all // n.size.N }
+        local read, written = 0, 0
+        for _, t in ipairs(graph.reads(n)) do read = read + graph.elements(t.shape) end
+        for _, out in ipairs(graph.writes(n)) do written = written + graph.elements(out.tensor.shape) end
+        return { flops = read, elements = read + written }
     end,
 }

@@ -14,6 +14,13 @@ local function cost(node)
     return { flops = 2 * m * s.N * s.K, elements = m * s.K + s.N * s.K + m * s.N }
 end
 
+-- Of the gradient of a weight, with the gradient of the bias where its kernel sums dy too (passes/sums.lua).
+local function cost_of_gradient(node)
+    local list, s = cost(node), node.size
+    if not node.outs.bias then return list end
+    return { flops = list.flops + rows(node) * s.N, elements = list.elements + s.N }
+end
+
 op "linear" {
     doc = "y = x weight^T + bias over the last axis",
     ins = { "x (..., K)", "weight (N, K)", "bias (N) ?" }, outs = { "y (..., N)" },
@@ -64,7 +71,7 @@ op "linear_dx" {
 op "linear_dw" {
     doc = "dweight = dy^T x, summed over the rows",
     ins = { "dy (..., N)", "x (..., K)" }, outs = { "y (N, K)" },
-    internal = true, cost = cost, lower = "matmul", block = "linear", rounds = true,
+    internal = true, cost = cost_of_gradient, lower = "matmul", block = "linear", rounds = true,
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
@@ -86,7 +93,7 @@ op "linear_in_out_dx" {
 op "linear_in_out_dw" {
     doc = "dweight = x^T dy, summed over the rows, for a weight stored as (in, out)",
     ins = { "x (..., K)", "dy (..., N)" }, outs = { "y (K, N)" },
-    internal = true, cost = cost, lower = "matmul", block = "linear", rounds = true,
+    internal = true, cost = cost_of_gradient, lower = "matmul", block = "linear", rounds = true,
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size

@@ -40,10 +40,29 @@ op "rmsnorm" {
 }
 
 op "norm_dx" {
-    doc = "rstd (g - average(g) - n average(g n)) with g = dy weight, n = (x - mean) rstd",
+    doc = "rstd (g - average(g) - n average(g n)) with g = dy weight, n = (x - mean) rstd; with attrs.parts also the "
+        .. "sums of dweight and dbias over so many parts of the rows (passes/sums.lua)",
     ins = { "dy (..., C)", "x (..., C)", "weight (C)", "mean (...) ?", "rstd (...)" },
     outs = { "y (..., C)" },
-    internal = true, cost = cost(10, 3), lower = "norm", half = "x dy y",
+    internal = true, lower = "norm", half = "x dy y",
+    cost = function(n)
+        local list, parts = cost(10, 3)(n), n.outs.parts
+        if not parts then return list end
+        return { flops = list.flops + 5 * elements(n) * n.size.C,
+            elements = list.elements + graph.elements(parts.tensor.shape) }
+    end,
+}
+
+op "norm_sums" {
+    doc = "the sums over the parts of dweight and dbias that norm_dx leaves",
+    ins = { "x (P, W, C)" }, outs = { "y (C)", "bias (C)" },
+    omit = function(n, name) return name == "bias" and n.size.W == 1 end,
+    letters = function(_, size) size.outer, size.n, size.inner = 1, size.P, size.W * size.C end,
+    internal = true, needs = "sums_rows", lower = "reduce", block = "axis_sum",
+    cost = function(n)
+        local s = n.size
+        return { flops = s.P * s.W * s.C, elements = (s.P + 1) * s.W * s.C }
+    end,
 }
 
 op "norm_dw" {

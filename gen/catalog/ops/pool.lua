@@ -20,7 +20,7 @@ op "maxpool2d" {
     grad = function(b, n, dy)
         return { x = b:value("maxpool2d_dx", { dy = dy.y, place = n.outs.place.tensor }, n.attrs) }
     end,
-    cost = reduced, lower = "pool", half = "x y",
+    cost = reduced, lower = "pool", octets = "x y place", half = "x y",
     sample = [[function(x)
         local y = maxpool2d { 3, stride = 2, padding = 1 } (reshape { 2, 5, 4 } (linear 'planes' { 40 } (x)))
         return flatten {} (y * y)
@@ -34,7 +34,7 @@ op "maxpool2d" {
 op "maxpool2d_dx" {
     doc = "the sum of dy over the windows whose greatest value was here",
     ins = { "dy (B, C, P, Q)", "place i32 (B, C, P, Q)" }, outs = { "y (B, C, H, W)" },
-    letters = source, internal = true, lower = "pool", half = "dy y", cost = reduced,
+    letters = source, internal = true, lower = "pool", octets = "dy place y", half = "dy y", cost = reduced,
 }
 
 op "avgpool2d" {
@@ -42,7 +42,7 @@ op "avgpool2d" {
     ins = { "x (B, C, H, W)" }, outs = { "y (B, C, P, Q)" },
     letters = result,
     grad = function(b, n, dy) return { x = b:value("avgpool2d_dx", { dy = dy.y }, n.attrs) } end,
-    cost = reduced, lower = "pool", half = "x y",
+    cost = reduced, lower = "pool", octets = "x y", half = "x y",
     sample = [[function(x)
         local y = avgpool2d { 3, stride = 2, padding = 1 } (reshape { 2, 5, 4 } (linear 'planes' { 40 } (x)))
         return flatten {} (y * y)
@@ -67,7 +67,7 @@ op "avgpool2d" {
 op "avgpool2d_dx" {
     doc = "the sum over the windows that contain a place of dy / (number of values in the window)",
     ins = { "dy (B, C, P, Q)" }, outs = { "y (B, C, H, W)" },
-    letters = source, internal = true, lower = "pool", half = "dy y", cost = reduced,
+    letters = source, internal = true, lower = "pool", octets = "dy y", half = "dy y", cost = reduced,
 }
 
 op "pad2d" {

@@ -4,7 +4,7 @@
 mode "zero3" {
     doc = "as zero2, with the parameters divided too, a chunk of them is gathered before each use",
     ranks = true,
-    engines = { "mpi" },
+    engines = { "mpi", "nccl" },
     sharded = { state = true, gradients = true, parameters = true },
     undivided = "ddp",
     handler = "zero",

@@ -3,7 +3,6 @@ local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
-local sent = require "emit.boundary.sent"
 local text = require "base.text"
 
 local chunks = {}
@@ -18,15 +17,17 @@ end
 --- Whether parameters lie beside the flat space of the trained ones: frozen ones, running statistics.
 function chunks.has_untrained(g) return g.flat_elements > g.trained_elements end
 
---- Fields of the struct model for the parameters.
-function chunks.fields(g)
+--- Fields of the struct model for the parameters. device: whether kernels read a device's memory.
+function chunks.fields(g, device)
     if not g.sharded.parameters then
         return sections.lines { "real *flat_w;            /* the flat space of parameters: FLAT elements */" }
     end
     local list = { "real *flat_w;            /* the flat space of parameters: this rank's part, division.own */",
-        "real *chunks;            /* parameters that kernels read, gathered before their use */" }
+        (device and "ga_address chunks;       " or "real *chunks;            ")
+            .. "/* parameters that kernels read, gathered before their use */" }
     if chunks.has_untrained(g) then
         list[3] = "real *untrained;         /* frozen parameters, running statistics: FLAT - TRAINED elements */"
+        if device then list[4] = "ga_address device_untrained;" end
     end
     return sections.lines(list)
 end
@@ -44,12 +45,14 @@ function chunks.places(g, target, params)
     return { untrained = chunks.has_untrained(g), places = sections.lines(list) }
 end
 
---- The lines of place() for the parameters.
-function chunks.placed(g)
-    local untrained = chunks.has_untrained(g)
-    local list = { "m->chunks = (real *)m->memory[ARENA_CHUNKS].base;" }
+--- The lines of place() for the parameters. device: as for fields.
+function chunks.placed(g, device)
+    local untrained, other = chunks.has_untrained(g), device and "device_untrained" or "untrained"
+    local list = { device and "m->chunks = m->device_memory[DEVICE_CHUNKS];"
+        or "m->chunks = (real *)m->memory[ARENA_CHUNKS].base;" }
     if untrained then list[2] = "m->untrained = (real *)m->memory[ARENA_UNTRAINED].base;" end
-    list[#list + 1] = ("m->w = parameters_at(m->chunks%s);"):format(untrained and ", m->untrained" or "")
+    if untrained and device then list[3] = "m->device_untrained = m->device_memory[DEVICE_UNTRAINED];" end
+    list[#list + 1] = ("m->w = parameters_at(m->chunks%s);"):format(untrained and ", m->" .. other or "")
     return list
 end
 
@@ -86,13 +89,16 @@ local function order_text(g, name)
         order, "}};")
 end
 
---- Arguments of the block `chunks` of update.c.
+--- How many events a device needs to know which gathers have ended.
+function chunks.events(g) return g.sharded.parameters and #g.collectives or 0 end
+
+--- Arguments of the block `chunk_order` of update.c.
 function chunks.tables(g)
     local places = {}
     for i, collective in ipairs(g.collectives) do
         places[i] = collective.beside and "0" or tostring(g.chunks.places[i] or 0)
     end
-    return { prefetch = g.chunks.prefetch, half = sent.is_used(g) and text.ident(g.half:upper()),
+    return { prefetch = g.chunks.prefetch,
         places = text.block(c_text.wrap("", "static const int64_t CHUNKS[] = {", places, "};")),
         orders = sections.lines(ordered.collect({ "forward", "evaluation", "backward" }, function(name)
             return order_text(g, name)

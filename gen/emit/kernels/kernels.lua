@@ -179,6 +179,25 @@ local function operands(node)
     return list
 end
 
+-- Flags of a kernel that say which results it adds to: their names in order, the name for each result that has one, and
+-- the conditions of the call. Results that are added under the same condition share a flag.
+local function flags_of(node, target)
+    local flags = { conditions = {} }
+    for _, name in ipairs(node.signature.outs) do
+        local out = node.outs[name]
+        local condition = out and target.adds(out)
+        if condition then
+            local known = ordered.find(flags.conditions, condition)
+            if not known then
+                known = #flags + 1
+                flags[known], flags.conditions[known] = known == 1 and "add" or "add_" .. name, condition
+            end
+            flags[name] = flags[known]
+        end
+    end
+    return flags
+end
+
 local function parameters(kernel, node, target)
     local list = table.move(target.first_parameters, 1, #target.first_parameters, 1, {})
     for _, name in ipairs(node.signature.outs) do
@@ -192,7 +211,7 @@ local function parameters(kernel, node, target)
     end
     if kernel.exchanges then table.insert(list, 2, "model *m") end
     if kernel.draws then list[#list + 1] = target.iteration end
-    if kernel.can_add then list[#list + 1] = "bool add" end
+    for _, flag in ipairs(kernel.flags) do list[#list + 1] = "bool " .. flag end
     if kernel.ends then list[#list + 1] = "bool last" end
     if node.attrs.position then list[#list + 1] = "size_t position" end
     return list
@@ -240,11 +259,12 @@ local MOST_WORDS = 3
 
 -- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu".
 local function op_name(node)
-    local list = node.statements or node.behind and node.behind.statements
-    if not list then return node.op end
+    local list, own = node.statements or node.behind and node.behind.statements, node.op
+    if node.drops then own = own .. "_dropout" end
+    if not list then return own end
     local words = words_of(list)
     if #words > MOST_WORDS then words = { words[1], "to", words[#words] } end
-    return (node.behind and node.op .. "_" or "") .. table.concat(words, "_")
+    return (node.behind and own .. "_" or "") .. table.concat(words, "_")
 end
 
 -- "linear_4096x768x3072": the operation with M, N, K of a product; for other nodes with the shape of the first result,
@@ -344,11 +364,10 @@ function kernels.make(node, section, context)
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
         arch = context.arch,
-        draws = op.draws and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
+        draws = (op.draws or node.drops) and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
         name = graph.unique(context, call_name(node, section)) }
-    for _, out in ipairs(graph.writes(node)) do
-        kernel.can_add = kernel.can_add or out.acc ~= nil
-    end
+    kernel.flags = flags_of(node, context.target)
+    kernel.can_add = #kernel.flags > 0
     local work = cost(node, context.ops)
     kernel.flops = work.flops
     kernel.bytes = math.floor((work.elements + added(node)) * bytes_each(node, context.real))
@@ -387,12 +406,7 @@ local function call_text(kernel, pad, target, behind)
             or address(node, operand[3], t, target)
     end
     if kernel.draws then list[#list + 1] = c_text.layer(node.scope) end
-    if kernel.can_add then
-        for _, out in ipairs(graph.writes(node)) do
-            local adds = target.adds(out)
-            if adds then list[#list + 1] = adds end
-        end
-    end
+    for i in ipairs(kernel.flags) do list[#list + 1] = kernel.flags.conditions[i] end
     if kernel.ends then list[#list + 1] = "reduces" end
     if node.attrs.position then list[#list + 1] = "position" end
     local comment = ("%s %s%s"):format(shape, node.at:gsub("^.*/", ""), node.why and "; " .. node.why or "")

@@ -47,6 +47,7 @@ end
 
 -- Made by a program or its user, in a folder that is a program's: data, what make builds, and what training leaves.
 local BESIDE = { data = true, train = true, runs = true, checkpoints = true, ["profile.json"] = true,
+    ["tuning.json"] = true,
     [".lock"] = true, [".MANIFEST.new"] = true }
 
 -- The names in `path` that neither a generation of these files, cut short, nor a program left there. below: of a folder

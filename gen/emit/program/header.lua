@@ -128,7 +128,7 @@ end
 local function model_section(g, config, own, has_views, rows)
     local divided, filed = division.fields(g, rows), state_file.fields(g, rows)
     table.move(filed, 1, #filed, #divided + 1, divided)
-    return { "model", { device = own.device, flat_parameters = chunks.fields(g),
+    return { "model", { device = own.device, flat_parameters = chunks.fields(g, own.device),
         flat_gradients = gradient_fields(g, own.device),
         half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,

@@ -130,12 +130,9 @@ end
 -- The lines of place() for the flat space and for the parameters that kernels read.
 local function parameters_placed(g, target, device)
     local list = flat_places(g, target)
-    if g.sharded.parameters then
-        table.move(chunks.placed(g), 1, 3, #list + 1, list)
-    elseif not device then
-        list[#list + 1] = "m->w = parameters_at(m->flat_w);"
-    end
-    return lines(list)
+    local placed = g.sharded.parameters and chunks.placed(g, device)
+        or { ("m->w = parameters_at(m->%s_w);"):format(device and "device" or "flat") }
+    return lines(table.move(placed, 1, #placed, #list + 1, list))
 end
 
 local function places(g, target, form, device)
@@ -169,6 +166,7 @@ function memory.render(g, config, facts, context, header)
     local fields = memory.with_joints(g, params)
     local own, sums = context.target.model(config, facts), gradients.model(g, context.target, fields)
     local device = own.device
+    local address = text.block(device and "ga_address " or "real *")
     local parameter_places = ordered.collect(fields, function(p)
         return target.place(p.value, "flat", p.flat.offset)
     end)
@@ -177,16 +175,15 @@ function memory.render(g, config, facts, context, header)
             "where everything lies, and how parameters start; part of model.c")) } },
         { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)),
             states = lines(table_lines(g, params)) } },
-        g.sharded.parameters and { "chunked", chunks.places(g, target, fields) }
-            or { "spaces", { form = text.ident("parameters"), places = lines(parameter_places),
-                address = text.block(device and "ga_address " or "real *") } },
+        g.sharded.parameters and { "chunked", ordered.copy(chunks.places(g, target, fields), { address = address }) }
+            or { "spaces", { form = text.ident("parameters"), places = lines(parameter_places), address = address } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
             address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
-        g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields),
-            { address = text.block(device and "ga_address " or "real *") }) },
+        g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields), { address = address }) },
         { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
-            parallel = own.parallel, left = windows.events(g) } } or { "open", { arenas = arena_rows(facts, false) } },
+            parallel = own.parallel, left = windows.events(g), gathered = chunks.events(g) } }
+            or { "open", { arenas = arena_rows(facts, false) } },
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },

@@ -138,8 +138,9 @@ function model.render(g, config, facts, context, updates, header)
             facts = text.block(facts_text(config, facts, context)), ranks = config.mode.ranks or false,
             plateau = plateau } },
         moved > 0 and { "share_statistics", { device = own.device, moved = moved,
-            place = text.block(g.sharded.parameters and "m->untrained + (SUMMED - TRAINED)"
-                or "m->flat_w + SUMMED") } },
+            array = text.ident(g.sharded.parameters and "untrained" or "flat_w"),
+            on_device = text.ident(g.sharded.parameters and "device_untrained" or "device_w"),
+            first = text.block(g.sharded.parameters and "SUMMED - TRAINED" or "SUMMED") } },
         { "evaluate", { name = name, device = own.device, ranks = config.mode.ranks or false,
             ema = config.optimizer.own.ema ~= nil, shift = metrics.adds(config, "shift"), shares = moved > 0,
             before = before, measured = list,

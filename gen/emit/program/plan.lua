@@ -82,10 +82,11 @@ local function calls_of(g)
 end
 
 -- Microseconds of one call on one core or on the device: the slower of arithmetic and memory. matrix: whether it is a
--- product on the matrix registers.
+-- product on the matrix registers, or the name of a rate of its own.
 local function predicted(config, device, flops, bytes, matrix)
     local rates = device or profile.get(config.profile)
-    return math.max(flops / (matrix and rates.matrix_flops or rates.flops), bytes / rates.bytes) * 1e6
+    local rate = rates[matrix] or matrix and rates.matrix_flops or rates.flops
+    return math.max(flops / rate, bytes / rates.bytes) * 1e6
 end
 
 -- The cycles of an epoch. tail_rows: rows behind the last full cycle, over all ranks.

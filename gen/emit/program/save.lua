@@ -55,22 +55,23 @@ function save.numbers_started(config, updates)
     end))
 end
 
--- How they go to a checkpoint, and how they come back.
-local function number_lines(config, updates)
-    local saved, loaded = {}, {}
+-- How they go to a checkpoint, and how they come back; behind what the target saves of the program.
+local function number_lines(g, config, updates, target)
+    local saved, loaded, more = {}, {}, target.saved and target.saved(g)
     for i, number in ipairs(numbers_of(config, updates)) do
         local field = "m->step." .. number.field
         saved[i] = ("s.numbers[%d] = (ga_ckpt_number){%s, %s};"):format(i - 1, text.string(number.field).text, field)
         loaded[i] = ("%s = s.numbers[%d].value;"):format(field, i - 1)
     end
     if #saved > 0 then table.insert(saved, 1, ("s.number_count = %d;"):format(#saved)) end
+    if more then table.insert(saved, 1, more) end
     return lines(saved), lines(loaded)
 end
 
 --- save.c.
 function save.render(g, config, facts, context, updates, header)
     local name, own, scale = text.ident(config.name), context.target.model(config, facts), scaler.lines(config)
-    local windows, saved, loaded = g.sharded.gradients or false, number_lines(config, updates)
+    local windows, saved, loaded = g.sharded.gradients or false, number_lines(g, config, updates, context.target)
     return sections.render(context.template("program/save.c"), {
         { "head", { header = text.block(header("save.c",
             "checkpoints, and the dump of everything; part of model.c")) } },

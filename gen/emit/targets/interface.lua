@@ -14,8 +14,8 @@ interface.fields = {
     field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
-    field("gathers", "boolean", "whether a micro-step can gather from other processes: parameters that are "
-        .. "divided, and what ops of the catalog with `exchanges` need", true),
+    field("gathers", "boolean", "whether kernels can gather from other processes, as ops of the catalog with "
+        .. "`exchanges` do", true),
     field("rank_groups", "boolean", "whether groups of ranks can exchange apart from others", true),
     field("narrow_wire", "boolean", "whether parts of the gradient, and chunks of "
         .. "parameters, can travel to other processes in 16 bits", true),
@@ -29,21 +29,29 @@ interface.fields = {
         .. "blocks }; an op's entry in the catalog may have them instead"),
     field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
         .. "keys; nil: none", true),
+    field("drops", "table", "ops whose kernels compute a dropout of their result, before what stands behind it, as "
+        .. "keys; nil: none", true),
     field("few", "function", "(node, kernel, dtype): how a pointwise kernel moves several elements at once "
         .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
     field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "
         .. "one", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
+    field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "
+        .. "real): in how many parts of the rows, nil: not at all; nil: none", true),
     field("writes_half", "table", "by op: the results that its kernel writes in 16 bits beside those of the catalog "
         .. "(passes/precision.lua), as keys; nil: none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, where both axes "
         .. "are multiples of this number; nil: none", true),
-    field("octets", "function", "(config): a function of the attributes of a convolution and the planes that a product "
-        .. "of it reads, \"x\" or \"dy\": whether its weight is to lie by octets of their channels "
-        .. "(passes/layout.lua); nil: never", true),
+    field("channels", "table", "by op that sums the values of channels: (node): in how many equal parts of the rows; "
+        .. "conv2d: (node, rows): in how many tiles it computes so many rows (passes/channels.lua); nil: none", true),
+    field("together", "table", "ops with one input and one result whose kernel takes several nodes at once "
+        .. "(passes/together.lua), as keys; nil: none", true),
+    field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it "
+        .. "reads or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
+        .. "octets of channels (passes/octets.lua, layout.lua); nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 
@@ -82,8 +90,8 @@ interface.fields = {
 
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
-    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, bytes } per second, call_us, like = "
-        .. "in words; nil: as the profile of the processor says", true),
+    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes } per second, "
+        .. "call_us, like = in words; nil: as the profile of the processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures
@@ -114,6 +122,8 @@ interface.fields = {
     field("model", "function", "(config, facts): more arguments of model.c"),
     field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
     field("constants", "function", "(config, context): more constants of model.c, { name, value }"),
+    field("saved", "function", "(g): the line that puts what it has chosen at the start into the state of a "
+        .. "checkpoint, or nil; nil: it chooses nothing", true),
     field("alone", "function", "(functions, context): what these texts of kernels share, in a file of C that needs "
         .. "nothing else; nil: there are no such files", true),
     field("makefile", "function", "(config): more arguments of the Makefile"),

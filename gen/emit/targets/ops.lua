@@ -19,12 +19,12 @@ function ops.shared(...)
     return list
 end
 
---- Lets `more(list, node, kernel, op, dtype)` add to the shared arguments of op `name`.
+--- Lets `more(list, node, kernel, op, dtype, target)` add to the shared arguments of op `name`.
 function ops.add(list, name, more)
     local shared = list[name].arguments
     list[name].arguments = function(kernel, node, op, dtype, target)
         local arguments = shared(kernel, node, op, dtype, target)
-        more(arguments, node, kernel, op, dtype)
+        more(arguments, node, kernel, op, dtype, target)
         return arguments
     end
 end

@@ -65,7 +65,9 @@ local function update_text(g, config, context, found, header)
             scaler = scaler.moves(config) } },
         b.ranges, b.cut,
         g.ranks and { "buckets", ordered.copy(b.buckets or {}, { grouped = g.handlers ~= nil }) },
-        g.sharded.parameters and { "chunks", chunks.tables(g) } or g.sharded.state and { "gather", {} },
+        g.sharded.parameters and { "chunk_order", chunks.tables(g) },
+        g.sharded.parameters and { "chunks", { half = sent.is_used(g) and text.ident(g.half:upper()) } }
+            or g.sharded.state and { "gather", {} },
         sent.is_used(g) and { "sent", {} }, { "views", { view_calls = b.view_calls } },
         rate.functions(config, context.target),
         g.ranks and { "small_sum", { split = clip.weights_first(g, config), largest = clip.takes_largest(config),

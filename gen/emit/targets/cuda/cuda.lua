@@ -39,11 +39,9 @@ function cuda.pointer(t)
     if arena == "step" then return t.moves and "m->block + offsetof(step, seed)" or "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
     local offset = slot_offset(t)
-    if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
-    if arena == "gradients" then
-        local window = c_text.window(t.param)
-        return "m->g." .. c_text.field(t.param.value) .. (window and window .. " * sizeof(real)" or offset)
-    end
+    local function in_ring(place) return place and place .. " * sizeof(real)" or offset end
+    if arena == "parameters" then return "m->w." .. c_text.field(t) .. in_ring(c_text.chunk(t.param)) end
+    if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. in_ring(c_text.window(t.param)) end
     if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
     if arena == "collected" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
@@ -133,12 +131,15 @@ end
 
 function cuda.step_of(kernel) return (kernel.reads_step or kernel.group) and "q, m->block" or "q" end
 
---- The lines that give a rank's part of an array, "state_NAME" or "gradients", its memory.
+-- The short names of arrays in the model.
+local SHORT = { parameters = "w", gradients = "g" }
+
+--- The lines that give a rank's part of an array, "state_NAME", "gradients" or "parameters", its memory.
 function cuda.open_shard(array, shard)
-    local upper, gradients = array:upper(), array == "gradients"
+    local upper, short = array:upper(), SHORT[array]
     return { ("GA_TRY(open_shard(m, DEVICE_%s, ARENA_%s, \"%s\", &m->%s, e));"):format(upper, upper, array, shard),
-        ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(gradients and "flat_g" or array, upper),
-        ("m->device_%s = m->device_memory[DEVICE_%s];"):format(gradients and "g" or array, upper) }
+        ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(short and "flat_" .. short or array, upper),
+        ("m->device_%s = m->device_memory[DEVICE_%s];"):format(short or array, upper) }
 end
 
 --- The launch of a kernel over a square matrix of n rows.

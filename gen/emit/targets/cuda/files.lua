@@ -1,8 +1,10 @@
 -- cuda_files: the CUDA target's parts of model.h, model.c, main.c and the Makefile, its arenas, and its files of the
 -- runtime.
 local batch = require "emit.program.batch"
+local chunks = require "emit.boundary.chunks"
 local cuda_step = require "emit.targets.cuda.step"
 local graphs = require "emit.targets.cuda.graphs"
+local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
@@ -14,7 +16,7 @@ local PAGE = 4096
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
 -- Arenas of which no file has anything.
-local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true }
+local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
 
 --- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
@@ -25,6 +27,8 @@ function cuda_files.arenas(g, config, add)
     end
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
+    local parts = hopper.parts_bytes(hopper.of_graph(g))
+    if parts then add("device_parts", parts, "device: parts of products, on sm_90", "device") end
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -67,15 +71,24 @@ local function model_fields(g, config)
         "bool goes_on;               /* nothing is to be done between the coming cycle and the next one */",
         "bool eager;                 /* kernel by kernel, without graphs */",
     }
+    if #hopper.of_graph(g) > 0 then
+        common[#common + 1] = "ga_twins twins;             /* products with two kernels, and which are taken */"
+        common[#common + 1] = "ga_twin_state twin_states[TWINS];"
+    end
     table.move(common, 1, #common, #list + 1, list)
     if config.mode.ranks then
         local ranks = {
             "ga_nccl *nccl;",
-            "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
+            ("ga_cuda_stream reducing;         /* %s */"):format(g.sharded.parameters
+                and "gathers, and sums over the ranks, beside the kernels"
+                or "sums over the ranks beside the backward pass"),
             "ga_event forked, joined;",
-            windows.events(g) > 0 and ("ga_event left[%d]; /* a bucket has left its window */"):format(
-                windows.events(g)) or nil,
         }
+        local left, gathered = windows.events(g), chunks.events(g)
+        if left > 0 then ranks[#ranks + 1] = ("ga_event left[%d]; /* a bucket has left its window */"):format(left) end
+        if gathered > 0 then
+            ranks[#ranks + 1] = ("ga_event gathered[%d]; /* a chunk is in its window */"):format(gathered)
+        end
         table.move(ranks, 1, #ranks, #list + 1, list)
     end
     return lines(list)
@@ -95,8 +108,10 @@ end
 
 --- More lines of model.h's sizes.
 function cuda_files.sizes(config, context)
+    local twins = #hopper.of(context.kernels)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
-        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest) }
+        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
+        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil }
 end
 
 --- More arguments of model.c.
@@ -116,13 +131,19 @@ end
 
 --- More assignments of model.c's place().
 function cuda_files.flat_places(g)
-    local list = { "m->device_w = m->device_memory[DEVICE_PARAMETERS];",
-        "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
-    if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
+    local list = { not g.sharded.parameters and "m->device_w = m->device_memory[DEVICE_PARAMETERS];" or nil }
+    if not g.sharded.gradients then list[#list + 1] = "m->device_g = m->device_memory[DEVICE_GRADIENTS];" end
+    if g.residues then list[#list + 1] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.sharded.state and {} or g.state_names) do
         list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
     end
     return list
+end
+
+--- The line that keeps which kernels of products were chosen, by their hash.
+function cuda_files.saved(g)
+    return #hopper.of_graph(g) > 0
+        and 'snprintf(s.tuning_sha256, sizeof s.tuning_sha256, "%s", m->twins.sha256);' or nil
 end
 
 --- Libraries and further dependencies in the Makefile.
@@ -130,7 +151,8 @@ function cuda_files.makefile()
     return { device = true, libs = text.block(" -ldl") }
 end
 
-local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "files/sha256" }
+local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/tuning", "device/twins",
+    "files/sha256" }
 
 --- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)

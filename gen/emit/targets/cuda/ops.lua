@@ -2,6 +2,7 @@
 -- { blocks, threads }, one-dimensional, in whole warps, a function of the shapes alone.
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
+local batchnorms = require "emit.targets.cuda.ops_batchnorm"
 local c_text = require "emit.targets.c_text"
 local columns = require "emit.targets.cuda.columns"
 local conv = require "emit.kernels.conv"
@@ -11,7 +12,6 @@ local launches = require "emit.targets.cuda.launches"
 local loss = require "emit.kernels.loss"
 local norm = require "emit.kernels.norm"
 local of_attention = require "emit.targets.cuda.ops_attention"
-local of_batchnorm = require "emit.targets.cuda.ops_batchnorm"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
 local pool = require "emit.kernels.pool"
@@ -44,15 +44,47 @@ set("map", { launch = function(node, dtype)
     return over(ceil(graph.elements(graph.result(node).shape), moved and moved.count or 1))
 end })
 
+-- The sums of dy beside the gradient of a weight, or false without that of a bias: those of an operand over the terms.
+--   array, extent    a or b, rows or columns of its tile
+--   first, across    the first row (column) of a block's tile; its place in the other direction
+--   count, store     how many sums there are; the statement that stores sum n, `total`, on tensor cores number e of
+--                    four neighbours; rest: the argument that says how many these are, if not all
+local function sums_of(kernel, node, matrix)
+    if not node.outs.bias then return false end
+    local side = node.op == "linear_dw" and { "a", "ROWS", "i0", "j0" } or { "b", "COLUMNS", "j0", "i0" }
+    return { array = text.ident(side[1]), extent = text.ident(side[2]), first = text.ident(side[3]),
+        across = text.ident(side[4]), count = node.size.N,
+        rest = text.block(node.size.N % 4 > 0 and (", %d - n"):format(node.size.N) or ""),
+        store = c_text.store(kernel, matrix and "to.at[e]" or "bias[n]", matrix and "total.at[e]" or "total") }
+end
+
+-- The dropout of a product's result, or false:
+--   p, name          its probability and the name of its draws
+--   rows             of the product for each row of the batch
+--   value            the text of the result, `value`, as it would be stored
+local function drops_of(node, rounded)
+    local drops = node.drops
+    if not drops then return false end
+    local shape = graph.result(node).shape
+    return { p = text.number(drops.p, "f64"), name = text.string(drops.name),
+        rows = graph.elements(node.size.lead) // shape[1],
+        value = text.block(drops.half and rounded .. "(value)" or "value") }
+end
+
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
         local sizes, has_bias = op.gemm(node), node.ins.bias ~= nil
-        if tensor.computes(sizes, kernel) then return tensor.product(sizes, kernel, has_bias) end
-        return product(sizes, kernel, has_bias, dtype)
+        local matrix = tensor.computes(sizes, kernel)
+        local sums = sums_of(kernel, node, matrix)
+        local drops = drops_of(node, matrix and "ga_rounded" or (kernel.half or "") .. "_rounded")
+        if matrix then return tensor.product(sizes, kernel, has_bias, sums, drops) end
+        return product(sizes, kernel, has_bias, dtype, sums, drops)
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
-        helper = function(_, kernel) return kernel.matrix and tensor.HELPERS end })
+        helper = function(node, kernel)
+            return (kernel.matrix and tensor.HELPERS or "") .. (node.drops and " draws" or "")
+        end })
 end
 
 set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "tile[lane][i]") end,
@@ -66,7 +98,8 @@ for _, name in ipairs { "layernorm", "rmsnorm", "norm_dx", "softmax", "softmax_d
     "log_softmax_dx" } do
     add(name, name == "norm_dx" and rows.arguments_behind or name:find "_dx$" and rows.gradient_arguments
         or rows.arguments)
-    list[name].helper, list[name].launch = "rows:half", rows.launch
+    list[name].helper = name == "norm_dx" and "rows:half row_sums" or "rows:half"
+    list[name].launch = rows.launch
 end
 add("layernorm", function(arguments, node) arguments.bias, arguments.y_half = node.ins.bias ~= nil, nil end)
 
@@ -78,32 +111,46 @@ end)
 list.norm_dw.helper = "rows:half"
 launch(function(node, dtype) return columns.launch(node, node.attrs.parts or 1, node.size.C, dtype) end, "norm_dw")
 
-of_batchnorm(list)
+batchnorms.set(list)
 
 -- === planes ======================================================================================
 
 of_planes(list)
 
--- Each place sums the gradients of the windows that contain it.
-local function add_seen(arguments, node, kernel)
-    arguments.seen, arguments.store = pool.seen(node.attrs), c_text.store(kernel, "y[i]", "value")
-end
+-- Neighbouring channels that a thread has: an octet of planes that lie so (passes/octets.lua).
+local function channels_of(node) return node.octets and 8 or 1 end
 
-add("maxpool2d_dx", function(arguments, node, kernel)
-    arguments.d = element(node.ins.dy, "dy[first + p * Q + q]")
-    add_seen(arguments, node, kernel)
+add("maxpool2d", function(arguments, node)
+    arguments.wide, arguments.first, arguments.x, arguments.value = channels_of(node), nil, nil, nil
 end)
-add("avgpool2d_dx", function(arguments, node, kernel)
-    arguments.type, arguments.d = c_text.type_of(node.ins.dy), element(node.ins.dy, "d[p * Q + q]")
-    add_seen(arguments, node, kernel)
+add("avgpool2d", function(arguments, node)
+    arguments.wide, arguments.x, arguments.value = channels_of(node), nil, nil
+    arguments.out = c_text.type_of(node.outs.y.tensor)
 end)
+
+-- Each place sums the gradients of the windows that contain it.
+for _, name in ipairs { "maxpool2d_dx", "avgpool2d_dx" } do
+    add(name, function(arguments, node, kernel)
+        arguments.wide, arguments.seen, arguments.adds = channels_of(node), pool.seen(node.attrs), kernel.can_add
+        arguments.type, arguments.out = c_text.type_of(node.ins.dy), c_text.type_of(node.outs.y.tensor)
+        arguments.store = c_text.store(kernel, "to.at[e]", "value")
+        if name == "maxpool2d_dx" then arguments.type = nil end
+    end)
+end
+for _, name in ipairs { "maxpool2d", "maxpool2d_dx", "avgpool2d", "avgpool2d_dx" } do
+    list[name].helper = "rows:half"
+end
+launch(function(node)
+    local s = node.size
+    return launches.full(s.B * s.C * s.P * s.Q // channels_of(node))
+end, "maxpool2d", "avgpool2d")
 launch(function(node)
     local s = node.size
     return launches.full(s.B * s.C * s.P * s.Q)
-end, "maxpool2d", "avgpool2d", "pad2d")
+end, "pad2d")
 launch(function(node)
     local s = node.size
-    return launches.full(s.B * s.C * s.H * s.W)
+    return launches.full(s.B * s.C * s.H * s.W // channels_of(node))
 end, "maxpool2d_dx", "avgpool2d_dx")
 
 -- === rows ========================================================================================
@@ -120,6 +167,14 @@ local function by_columns(node, dtype) return columns.launch(node, node.size.out
 local function sum_helper(node) return not shape.by_rows(node) and "rows:half" or nil end
 
 set("column_sum", { arguments = axis_sum, launch = by_columns, helper = sum_helper })
+set("norm_sums", { launch = by_columns, helper = sum_helper, arguments = function(kernel, node, op, dtype)
+    local list, C = axis_sum(kernel, node, op, dtype), node.size.C
+    if node.outs.bias then
+        list.store = text.block(("real &to = i < %d ? y[i] : bias[i - %d];\n%s"):format(C, C,
+            c_text.store(kernel, "to", "value").text))
+    end
+    return list
+end })
 set("axis_sum", { arguments = axis_sum, helper = sum_helper, launch = function(node, dtype)
     return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node, dtype)
 end })
@@ -151,12 +206,23 @@ add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
 end)
 list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "rows:half wide"
 
-set("embedding", { arguments = function(_, node)
-    return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
-end, launch = function(node) return over(graph.elements(node.size.lead) * node.size.C) end })
-set("embedding_dw", { arguments = function(kernel, node)
-    return shape.embedding_dw(kernel, node, "dy[(ga_int64)order[k] * C + c]")
-end, launch = function(node) return per_row(node.size.R, node.size.C) end })
+-- Neighbours of a row of a table of embeddings that a thread moves at once.
+local function few_of_embedding(node, dtype)
+    return few.of_rows({ node.ins.weight, node.outs.y.tensor }, node.size.C, dtype)
+end
+
+set("embedding", { arguments = function(_, node, _, dtype)
+    return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
+        out = c_text.type_of(node.outs.y.tensor) }
+end, helper = "rows:half", launch = function(node, dtype)
+    return over(graph.elements(node.size.lead) * node.size.C // few_of_embedding(node, dtype))
+end })
+set("embedding_dw", { arguments = function(kernel, node, _, dtype)
+    local list, y = shape.embedding_dw(kernel, node, "dy"), node.outs.y.tensor
+    list.few, list.out = few.of_rows({ y, node.ins.dy }, node.size.C, dtype), c_text.type_of(y)
+    list.store, list.term = c_text.store(kernel, "row.at[e]", "value"), nil
+    return list
+end, helper = "rows:half", launch = function(node) return per_row(node.size.R, node.size.C) end })
 add("id_order", function(arguments) arguments.own = THREADS end)
 launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
 
@@ -169,7 +235,21 @@ launch(function(node) return over(rows_of(node)) end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
 launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
     "accumulate_half")
-launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "dropout", "copy")
+launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "copy")
+
+local function few_of_dropout(node, dtype)
+    local x, y = node.ins.x, node.outs.y.tensor
+    return few.of_rows({ x, y }, graph.elements(x.shape) // x.shape[1], dtype)
+end
+add("dropout", function(arguments, node, kernel, _, dtype)
+    arguments.few, arguments.out = few_of_dropout(node, dtype), c_text.type_of(node.outs.y.tensor)
+    arguments.adds, arguments.x = kernel.can_add or false, nil
+    arguments.store = c_text.store(kernel, "to.at[k]", "value")
+end)
+list.dropout.helper = "rows:half draws"
+launch(function(node, dtype)
+    return over(graph.elements(node.ins.x.shape) // few_of_dropout(node, dtype))
+end, "dropout")
 list.accumulate_half.helper = function(node) return node.ins.micro and "narrow_between" end
 
 return list

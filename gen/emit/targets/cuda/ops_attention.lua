@@ -115,7 +115,7 @@ end
 -- === the entries =================================================================================
 
 local function helper(node, kernel)
-    local draws = node.ins.micro and " attention_draws" or ""
+    local draws = node.ins.micro and " draws" or ""
     if not kernel.matrix then return "attention_tiles:half" .. draws end
     return "tensor:half eights:half tensor_strips:half attention_tensor:half" .. draws
 end

@@ -1,53 +1,131 @@
--- cuda_ops_batchnorm: template arguments of batchnorm of the CUDA target besides the shared ones: how many neighbours
--- of a plane a thread moves at once.
+-- cuda_ops_batchnorm: template arguments of batchnorm of the CUDA target besides the shared ones: how many channels a
+-- block has and how many neighbours a thread moves at once, and in how many parts of the rows blocks share them.
 local behind = require "emit.targets.behind"
 local c_text = require "emit.targets.c_text"
 local cuda_behind = require "emit.targets.cuda.behind"
 local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
+local kernels_batchnorm = require "emit.kernels.batchnorm"
 local launches = require "emit.targets.cuda.launches"
 local ops = require "emit.targets.ops"
+local text = require "base.text"
 
-local LARGEST = 1024      -- threads of a block
+local LARGEST = 1024            -- threads of a block
+local OCTET = 8                 -- channels of planes that lie by octets (passes/octets.lua)
+
+-- Blocks of a device with 132 multiprocessors: of sums over the rows, and of others. Each block of these adds up parts.
+local BLOCKS_OF_SUMS, BLOCKS = 528, 1056
+
+local LEAST = 4 * launches.THREADS      -- runs of neighbours that threads move in a part of the rows, at least
+
+local batchnorm = {}
 
 -- The planes that a node reads and writes.
 local function planes_of(node)
     local list = { node.ins.x, node.ins.dy }
-    for _, out in ipairs { node.outs.y, node.outs.behind } do list[#list + 1] = out.tensor end
+    for _, name in ipairs { "y", "behind" } do
+        list[#list + 1] = node.outs[name] and node.outs[name].tensor
+    end
     return list
 end
 
-local function few_of(node, dtype) return few.of_rows(planes_of(node), node.size.S, dtype) end
+-- How many neighbouring channels a block has.
+local function wide_of(node) return node.octets and OCTET or 1 end
 
-local function chunks_of(node, dtype) return graph.elements(node.size.X) // few_of(node, dtype) end
-
--- One block for each channel of a group; with as many threads as have something to read, as few blocks are under way.
-local function by_channels(node, dtype)
-    local blocks = node.size.G * node.size.C
-    return { blocks = blocks, threads = chunks_of(node, dtype) // blocks >= LARGEST and LARGEST or launches.THREADS }
+local function few_of(node, dtype)
+    return node.octets and OCTET or few.of_rows(planes_of(node), node.size.S, dtype)
 end
 
-local function by_chunks(node, dtype) return launches.full(chunks_of(node, dtype)) end
+-- The blocks of one part: for the channels of each group; and what they move, in runs of `few` neighbours each.
+local function shares(node, neighbours)
+    local s = node.size
+    local blocks = s.G * s.C // wide_of(node)
+    return blocks, graph.elements(s.X) // neighbours // blocks
+end
 
--- Sets the entries of batchnorm ops in the target's table.
-return function(list)
+-- In how many parts blocks share the rows where nothing is summed.
+local function split_of(node, dtype)
+    local blocks, runs = shares(node, few_of(node, dtype))
+    return math.max(1, math.min(BLOCKS // blocks, runs // LEAST))
+end
+
+--- In how many equal parts of the rows of a group a node sums the values of a channel: enough for many blocks, of
+--- enough values. The shape alone decides.
+function batchnorm.parts(node)
+    local blocks, runs = shares(node, wide_of(node))
+    for parts = math.min(BLOCKS_OF_SUMS // blocks, runs // LEAST), 2, -1 do
+        if runs % parts == 0 and runs // parts % OCTET == 0 then return parts end
+    end
+    return 1
+end
+
+-- Whether the gradient of a parameter is added to what is there, in C; false: the node does not sum it.
+local function adds_to(kernel, node, name)
+    return node.outs[name] and text.ident(kernel.flags[name] or "false") or false
+end
+
+local MORE = {}
+
+function MORE.batchnorm_stats(list, node)
+    if not node.ins.tiles then return end
+    list.shape.tiles, list.eps, list.sqrt = node.ins.tiles.shape[1], nil, nil
+end
+
+function MORE.batchnorm_sums() end
+
+function MORE.batchnorm(list, node, kernel, dtype, target)
+    list.behind, list.out = cuda_behind.few(kernel, list.shape.few, dtype), c_text.type_of(node.outs.y.tensor)
+    list.last = c_text.type_of((behind.result(node)))
+    list.eps, list.sqrt = text.number(node.attrs.eps, dtype), target.call("sqrt", dtype)
+    list.moves = node.outs.moved_mean ~= nil
+        and kernels_batchnorm.arguments.batchnorm_running(kernel, node, nil, dtype)
+end
+
+function MORE.batchnorm_dx(list, node, kernel)
+    list.adds, list.out = kernel.flags.y ~= nil, c_text.type_of(node.outs.y.tensor)
+    list.store = c_text.store({ node = node, can_add = list.adds }, "to.at[e]", "value")
+    list.sums = (node.outs.d_weight or node.outs.d_bias) and { weight = adds_to(kernel, node, "d_weight"),
+        bias = adds_to(kernel, node, "d_bias") } or false
+end
+
+-- shape: B rows of C channels of S values, `rows` of a group.
+--   wide, few    channels of a block; neighbours that a thread moves at once
+--   parts        of the rows of a group whose sums are apart, or false
+--   split        parts of them for blocks that sum nothing
+local function shape_of(node, dtype, s)
+    return { B = s.B, C = s.C, S = s.S, rows = s.rows, wide = wide_of(node), few = few_of(node, dtype),
+        parts = node.attrs.parts or false, split = split_of(node, dtype) }
+end
+
+local function launch_of(name)
+    return function(node, dtype)
+        local blocks, runs = shares(node, few_of(node, dtype))
+        if name == "batchnorm" or name == "batchnorm_dx" then
+            return { blocks = blocks * split_of(node, dtype), threads = launches.THREADS }
+        end
+        local parts = node.attrs.parts
+        local many = not (parts or node.octets) and runs >= LARGEST     -- few blocks are under way
+        return { blocks = blocks * (parts or 1), threads = many and LARGEST or launches.THREADS }
+    end
+end
+
+--- Sets the entries of batchnorm ops in the target's table.
+function batchnorm.set(list)
     for _, name in ipairs { "batchnorm_stats", "batchnorm", "batchnorm_sums", "batchnorm_dx" } do
-        local writes = name == "batchnorm" or name == "batchnorm_dx"
-        ops.add(list, name, function(arguments, node, kernel, _, dtype)
-            arguments.few, arguments.x, arguments.dy = few_of(node, dtype), nil, nil
-            if writes then arguments.out = c_text.type_of(node.outs.y.tensor) end
-            if name == "batchnorm" then
-                arguments.behind = cuda_behind.few(kernel, arguments.few, dtype)
-                arguments.last = c_text.type_of((behind.result(node)))
-            end
-            if name == "batchnorm_dx" then
-                arguments.adds, arguments.store = kernel.can_add or false, c_text.store(kernel, "to.at[e]", "value")
-            end
+        ops.add(list, name, function(arguments, node, kernel, _, dtype, target)
+            arguments.shape = shape_of(node, dtype, arguments)
+            for _, key in ipairs { "B", "C", "S", "rows", "x", "dy" } do arguments[key] = nil end
+            MORE[name](arguments, node, kernel, dtype, target)
         end)
-        list[name].launch = writes and by_chunks or by_channels
-        list[name].helper = writes and "rows:half" or "rows:half channels"
+        list[name].launch, list[name].helper = launch_of(name), "rows:half channels"
+    end
+    list.batchnorm_stats.blocks = { "batchnorm_stats", "batchnorm_joined" }
+    list.batchnorm_stats.block = function(kernel)
+        return kernel.node.ins.tiles and "batchnorm_joined" or "batchnorm_stats"
     end
     for _, name in ipairs { "batchnorm_running", "batchnorm_collect", "batchnorm_add" } do
         list[name].launch = function(node) return launches.full(node.size.C) end
     end
 end
+
+return batchnorm

@@ -3,6 +3,7 @@
 local behind = require "emit.targets.cuda.behind"
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
+local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local ops = require "emit.targets.ops"
 local tensor_conv = require "emit.targets.cuda.tensor_conv"
@@ -34,7 +35,7 @@ end
 
 local function add_product(list, node, kernel, op, dtype)
     list.store = behind.store(kernel, dtype)
-    if tensor_conv.reads_octets(node) then
+    if node.octets then
         return tensor_conv.product(list, node, kernel, op.gather(node, true), part_choice)
     end
     local g, out = op.gather(node), list.shape.out
@@ -64,7 +65,7 @@ local function add_turned(list, node, kernel)
 end
 
 local function weight_gradient(kernel, node, op)
-    if tensor_conv.computes_gradient(node, kernel) then
+    if node.octets then
         return tensor_conv.gradient(kernel, node, op, part_choice)
     end
     local list = conv.weight_gradient(node, op)
@@ -84,6 +85,47 @@ local function set_forms(entry, name)
     entry.helper = function(_, kernel) return "planes:half " .. (kernel.matrix and tensor_conv.HELPERS or "") end
 end
 
+-- shape of the planes that become octets, or the other way round: B images, groups of `channels` planes of `places`.
+local function copied_shape(node, channels)
+    local a, s = node.attrs, node.size
+    return { B = s.B, groups = a.groups, channels = channels // a.groups, places = s.H * s.W }
+end
+
+-- A thread for each octet of a place.
+local function by_octets(node)
+    local shape = node.op == "planes" and node.ins.x.shape or node.outs.y.tensor.shape
+    return launches.full(graph.elements(shape) // 8)
+end
+
+-- members: the gradients that a kernel adds up (passes/together.lua), each by blocks of its own, from `first` up to
+-- `behind`.
+local function weight_sums(kernel, node)
+    local members, blocks = {}, 0
+    for i, s in ipairs(node.attrs.members or { node.size }) do
+        local y, first = node.signature.outs[i], blocks
+        blocks = blocks + ceil(s.K, 32) * ceil(s.L, 32) * s.G
+        members[i] = { partials = s.N, groups = s.G, terms = s.K, out = s.L, first = first, behind = blocks,
+            y = text.ident(y), partial = text.ident(node.signature.ins[i]),
+            add = text.ident(kernel.flags[y] or "false") }
+    end
+    kernel.launch.blocks = blocks
+    return { members = members }
+end
+
+-- Entries of the copies between both orders of planes.
+local function set_copies(list)
+    list.octets = { launch = by_octets, helper = "rows:half", arguments = function(kernel, node)
+        local y = node.outs.y.tensor
+        return { shape = copied_shape(node, node.size.C), type = c_text.type_of(y), adds = kernel.can_add or false,
+            x = text.block(c_text.load(node.ins.x, "x[(at * IN + c) * PLACES + place]")),
+            store = c_text.store(kernel, "to.at[e]", "value") }
+    end }
+    list.planes = { launch = by_octets, helper = "rows:half", arguments = function(kernel, node)
+        return { shape = copied_shape(node, node.size.C),
+            store = c_text.store(kernel, "y[(at * OUT + c) * PLACES + place]", "value") }
+    end }
+end
+
 -- Sets the entries of convolution ops in the target's table.
 return function(list)
     ops.add(list, "conv2d", add_product)
@@ -100,7 +142,6 @@ return function(list)
     for _, name in ipairs { "conv2d", "conv2d_dx", "conv2d_turned", "conv2d_dw" } do
         list[name].launch = launches.by_tiles
     end
-    list.conv2d_dw_sum.launch = function(node)
-        return launches.full(node.size.O * node.size.I * node.size.R * node.size.S)
-    end
+    set_copies(list)
+    list.conv2d_dw_sum = { arguments = weight_sums, launch = launches.by_tiles, helper = "weight_sums" }
 end

@@ -31,7 +31,8 @@ end
 --   shape.M, shape.N, shape.K    rows and columns of the result, terms of a sum
 --   a.i, a.k, b.k, b.j           row, term and column, in a slice of A and of B, of the element that thread s loads
 --   a.value, b.value             that element as a number
-return function(g, kernel, has_bias, dtype)
+--   sums, drops                  sums of an operand beside the product, a dropout of its result (ops.lua), or false
+return function(g, kernel, has_bias, dtype, sums, drops)
     local tile = tiling(g.M, g.N, dtype == "f64")
     tile.blocks = kernel.node.behind and dtype == "f64" and 1 or 2
     kernel.launch = { blocks = ceil(g.M, tile.rows) * ceil(g.N, tile.columns), threads = launches.THREADS }
@@ -48,5 +49,5 @@ return function(g, kernel, has_bias, dtype)
     b.j, b.k = split(g.b_row == 1, "COLUMNS")
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = a, b = b,
         value = text.block(has_bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
-        store = behind.store(kernel, dtype) }
+        store = behind.store(kernel, dtype), sums = sums, drops = drops }
 end

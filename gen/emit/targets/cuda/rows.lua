@@ -18,9 +18,25 @@ local function lanes_of(width, real)
     return bytes <= 4096 and WARP or bytes <= 32768 and 256 or 512
 end
 
+-- Of a kernel that also sums over the rows: warps of a block, or threads of a block with one row; parts at most, two
+-- for each multiprocessor of a device with 132; rows of a part, at least. Two blocks of six warps leave a thread 170
+-- registers, enough for four arrays of its elements.
+local SUM_WARPS, SUM_THREADS, PARTS, LEAST = 6, 256, 264, 12
+
+--- In how many parts the kernel of a gradient of rows sums over the rows; nil where a row takes more threads.
+function rows.parts(node, real)
+    if lanes_of(node.size.C, real) > SUM_THREADS then return nil end
+    local count = graph.elements(node.size.lead or {})
+    local each = math.max(launches.ceil(count, PARTS), LEAST)
+    return launches.ceil(count, each)
+end
+
 --- The launch of a kernel over rows.
 function rows.launch(node, real)
     local count, lanes = graph.elements(node.size.lead or {}), lanes_of(node.size.C, real)
+    if node.attrs.parts then
+        return { blocks = node.attrs.parts, threads = lanes == WARP and WARP * SUM_WARPS or SUM_THREADS }
+    end
     if lanes > WARP then return { blocks = count, threads = lanes } end
     return { blocks = launches.ceil(count, WARPS), threads = WARP * WARPS }
 end
@@ -46,9 +62,21 @@ function rows.gradient_arguments(arguments, node, kernel, op, real)
     arguments.adds, arguments.store = text.block(kernel.can_add and ", add" or ""), nil
 end
 
---- And the pointwise node behind it (targets/cuda/behind.lua), or false, with the type of its result.
+-- The sums over the rows of a part, or false: rows of a part; gradients that it has sums of, and whether the bias's is
+-- one of them.
+local function sums_of(node)
+    local parts = node.attrs.parts
+    if not parts then return false end
+    local width = node.outs.parts.tensor.shape[2]
+    return { rows = launches.ceil(graph.elements(node.size.lead or {}), parts), width = width, bias = width == 2 }
+end
+
+--- And the pointwise node behind it (targets/cuda/behind.lua), or false, with the type of its result; sums: those over
+--- the rows, or false.
 function rows.arguments_behind(arguments, node, kernel, op, real)
     rows.gradient_arguments(arguments, node, kernel, op, real)
+    arguments.sums = sums_of(node)
+    if arguments.sums then arguments.row.blocks = arguments.row.lanes == WARP and 2 or 1 end
     arguments.behind = cuda_behind.few(kernel, arguments.row.few, real)
     arguments.last = c_text.type_of((behind.result(node)))
 end

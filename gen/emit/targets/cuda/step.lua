@@ -3,11 +3,13 @@
 -- Invariant: the struct step of host and device is printed from one list.
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
+local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
 local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
 local graphs = require "emit.targets.cuda.graphs"
+local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
@@ -154,6 +156,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
     for _, kernel in ipairs(kernels) do out[#out + 1] = kernel.text end
+    if hopper.parts_bytes(kernels) then out[#out + 1] = hopper.text(kernels, context) end
     return table.concat(out, "\n")
 end
 
@@ -172,6 +175,10 @@ local function launcher(kernel)
     end
     table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
     out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
+    if l.twin then
+        out[#out + 1] = ("    launch_product(q, %s, args);\n}\n"):format(hopper.number(kernel))
+        return table.concat(out, "\n")
+    end
     local list = { "q", "K_" .. kernel.name:upper(), l.blocks and tostring(l.blocks) or "blocks_over(count)",
         tostring(l.threads), "args" }
     if l.shared then table.insert(list, 5, tostring(l.shared)) end
@@ -205,6 +212,7 @@ local function launch_text(kernels, header)
         functions[i] = launcher(kernel)
         if not kernel.launch.blocks then over = BLOCKS_OVER end
     end
+    if hopper.parts_bytes(kernels) then over = hopper.table(kernels) .. over end
     return table.concat({
         header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
         cuda.wrap("", "enum { ", numbers, " };"), "",
@@ -220,7 +228,8 @@ local function transfers(g, up)
         out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
-    add("w", "m->flat_w", "FLAT")
+    add("w", "m->flat_w", g.sharded.parameters and "(size_t)m->division.own.elements" or "FLAT")
+    if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
     add("g", "m->flat_g", g.sharded.gradients and "(size_t)m->division.own.elements" or "SUMMED",
         g.half_sums and "bf16" or nil)
     if g.sharded.gradients and g.summed_elements > g.trained_elements then
@@ -256,12 +265,26 @@ end
 
 -- How buckets are exchanged, from the flat space or from windows.
 local function bucket_section(g, arguments)
-    if not g.ranks then return false end
     if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
     local _, first = windows.gap_tables(g)
     local own = ordered.copy(arguments, { gap_rows = first })
     own.parameters = nil            -- the host clears no gaps
     return { "windows", own }
+end
+
+-- What ranks exchange in micro-steps and at the boundary, in front of its callers.
+local function exchanges(g, config, context, buckets)
+    if not g.ranks then return false end
+    local divided = g.sharded.parameters
+    local list = sections.render(context.template("program_cuda/exchanges.c"), {
+        bucket_section(g, buckets),
+        divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
+        divided and { "chunks", {} } or g.sharded.state and { "gather", {} },
+        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements } }
+            or { "connect", { sharded = g.sharded.state } },
+        { "small_sum", { split = clip.writes(config) } },
+    })
+    return text.block((list:gsub("\n+$", "")))
 end
 
 local function step_text(g, config, context, header)
@@ -270,15 +293,15 @@ local function step_text(g, config, context, header)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked = config.mode.ranks or false, g.head ~= nil
+    local twins = hopper.parts_bytes(context.kernels) ~= nil
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
-            ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing } },
+            ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
+            twins = twins } },
         ranks and { "order", {} }, { "includes", {} },
-        b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
+        b.ranges, b.cut, exchanges(g, config, context, b.buckets),
+        { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
-        bucket_section(g, b.buckets), g.sharded.state and { "gather", {} },
-        ranks and { "connect", { sharded = g.sharded.state } },
-        g.ranks and { "small_sum", { split = clip.writes(config) } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
@@ -286,12 +309,13 @@ local function step_text(g, config, context, header)
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "evaluations", { name = name, chunked = chunked } },
-        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state } } or false,
+        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
+            gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
-        { "load", { name = name, sharing = sharing } },
+        { "load", { name = name, sharing = sharing, twins = twins } },
     })
 end
 

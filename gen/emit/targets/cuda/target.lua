@@ -1,4 +1,5 @@
 -- The CUDA target: kernels.cu is compiled for the device at start, and the host launches the kernels.
+local batchnorms = require "emit.targets.cuda.ops_batchnorm"
 local c_text = require "emit.targets.c_text"
 local columns = require "emit.targets.cuda.columns"
 local cuda = require "emit.targets.cuda.cuda"
@@ -10,6 +11,7 @@ local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 local rates = require "emit.targets.cuda.rates"
+local rows = require "emit.targets.cuda.rows"
 local tensor = require "emit.targets.cuda.tensor"
 local tensor_conv = require "emit.targets.cuda.tensor_conv"
 
@@ -19,8 +21,12 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true,
         conv2d = true, conv2d_dx = true, batchnorm = true, norm_dx = true },
+    drops = { linear = true, linear_in_out = true },
     writes_half = { attend_dx = { dq = true, dk = true, dv = true } },
     parts = { column_sum = columns.parts, norm_dw = columns.parts, conv2d_dw = tensor_conv.parts },
+    channels = { batchnorm_stats = batchnorms.parts, batchnorm_sums = batchnorms.parts, conv2d = tensor_conv.tiles },
+    together = { conv2d_dw_sum = true },
+    sums_rows = { linear_dw = true, linear_in_out_dw = true, norm_dx = rows.parts },
     launch = launches.described, octets = tensor_conv.octets,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,

@@ -2,6 +2,7 @@
 -- their template (templates/cuda/tensor_product.cu).
 local behind = require "emit.targets.cuda.behind"
 local graph = require "graph.graph"
+local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
 local text = require "base.text"
 
@@ -76,21 +77,28 @@ local function spelled(o) return { turned = truth(o.turned), stride = o.stride, 
 ---   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
 ---   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they are
 ---                                  no whole chunks; likewise b
----   all                            whether rows of the result are whole chunks
----   bias, add                      whether a bias is added, and whether `add` says that the result is
+---   c.all                          whether rows of the result are whole chunks
+---   c.bias, c.add                  whether a bias is added, and whether `add` says that the result is
+---   c.drops                        a dropout of the result (targets/cuda/ops.lua), or false
+---   sums, of                       sums of an operand over the terms (targets/cuda/ops.lua), or false; of which one
 ---   behind                         the pointwise node behind it (targets/cuda/behind.lua), or false
-function tensor.product(g, kernel, has_bias)
+function tensor.product(g, kernel, has_bias, sums, drops)
     local a, b = operand(g.a_row, g.M, g.a_col, g.K), operand(g.b_col, g.N, g.b_row, g.K)
     local tile = tile_of(g, a.odd or b.odd)
     kernel.matrix = true
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
-        all = truth(g.N % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
+    local list = { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
+        c = { all = truth(g.N % CHUNK == 0), bias = has_bias, add = kernel.can_add or false, drops = drops },
+        sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
         behind = behind.eights(kernel, g.N % CHUNK == 0) }
+    kernel.launch.twin = hopper.twin(g, kernel, { a = a, b = b }, list)
+    if kernel.launch.twin then kernel.matrix = "twin_flops" end
+    return list
 end
 
 --- The blocks of functions that its kernel calls.
-tensor.HELPERS = "tensor:half eights:half tensor_strips:half tensor_slices:half tensor_tile:half tensor_product:half"
+tensor.HELPERS = "tensor:half eights:half tensor_strips:half tensor_slices:half tensor_sums:half tensor_tile:half "
+    .. "tensor_product:half"
 
 return tensor

@@ -1,9 +1,8 @@
 -- tensor_conv: the convolutions that a device of sm_80 or newer computes on tensor cores, their tiles, and the
--- arguments of their templates (templates/cuda/conv_tensor.cu). Terms come in octets, 8 channels at one tap; weights
--- lie so since the last update (passes/layout.lua).
+-- arguments of their templates (templates/cuda/conv_tensor.cu). Terms come in octets, 8 channels at one tap: planes lie
+-- so (passes/octets.lua), and weights since the last update (passes/layout.lua).
 local behind = require "emit.targets.cuda.behind"
 local conv = require "emit.kernels.conv"
-local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local tensor = require "emit.targets.cuda.tensor"
 local text = require "base.text"
@@ -21,11 +20,13 @@ local LEAST, PADDED = 32, 4
 
 local PLACES_MAX = 1 << 30      -- numbers of places are int
 
--- rows, columns: of a tile; down, across: the warps of its block; blocks: of a multiprocessor at least.
+-- rows, columns: of a tile; down, across: the warps of its block; blocks: of a multiprocessor at least. Rows are places
+-- of a product, or octets of the gradient of a weight; columns are outputs.
 local LARGE = { rows = 128, columns = 128, down = 2, across = 4, blocks = 2 }
+local TALL = { rows = 128, columns = 64, down = 2, across = 2, blocks = 3 }
 local WIDE = { rows = 64, columns = 128, down = 2, across = 2, blocks = 3 }
 local SMALL = { rows = 64, columns = 64, down = 2, across = 2, blocks = 4 }
-local TILES = { LARGE, WIDE, SMALL }
+local TILES = { LARGE, TALL, SMALL }
 
 local MULTIPROCESSORS = 132     -- of a device that the parts of a sum keep busy
 
@@ -37,39 +38,48 @@ local function fits(rows, channels, taps)
     return rows >= LEAST and ceil(terms, DEPTH) * DEPTH <= PADDED * channels * taps
 end
 
---- A function of the attributes of a convolution and the planes that a product of it reads, "x" or "dy": whether the
---- product is computed on tensor cores, by the shape of a group alone; nil: none is.
+--- A function of the attributes of a convolution, what a product of it reads or computes, "x", "dy" or "weight", and
+--- for the gradient of the weight the rows of the batch: whether the product is computed on tensor cores, by the shape
+--- alone; nil: none is.
 function tensor_conv.octets(config)
     if not tensor.turns(config) then return nil end
-    return function(a, planes)
+    return function(a, what, batch)
         local taps, out, channels = a.window[1] * a.window[2], a.out // a.groups, a.channels // a.groups
-        if planes == "x" then return fits(out, channels, taps) end
-        return fits(channels, out, taps)
+        local places = what == "weight" and batch * a.rows * a.columns or LEAST
+        if what == "dy" then return fits(channels, out, taps) end
+        return fits(out, channels, taps) and places >= LEAST and places < PLACES_MAX
     end
 end
 
---- Whether the weight that a convolution or the gradient of its input reads lies by octets.
-function tensor_conv.reads_octets(node)
-    local maker = node.ins.weight.def
-    return maker and maker.attrs and maker.attrs.octets ~= nil
+local function tiles_of_part(tile, g, out, part)
+    return ceil(out, tile.columns) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.rows)
 end
 
 local function blocks_of(tile, g, out)
     local blocks = 0
-    for _, part in ipairs(g.parts) do
-        blocks = blocks + ceil(out, tile.rows) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.columns)
-    end
+    for _, part in ipairs(g.parts) do blocks = blocks + tiles_of_part(tile, g, out, part) end
     return blocks
 end
 
--- The largest tile of which there are enough and that has no more rows of zeros than a smaller one.
+-- The largest tile of which there are enough and that has no more columns of zeros than a smaller one.
 local function tile_of(g, out)
     local least = TILES[#TILES]
     for _, tile in ipairs(TILES) do
-        local pads = ceil(out, tile.rows) * tile.rows > ceil(out, least.rows) * least.rows
+        local pads = ceil(out, tile.columns) * tile.columns > ceil(out, least.columns) * least.columns
         if not pads and blocks_of(tile, g, out) >= tensor.ENOUGH then return tile end
     end
     return least
+end
+
+--- In how many tiles a convolution computes the places of `rows` rows: it can leave averages and squared distances of
+--- its outputs in each; nil: it cannot.
+function tensor_conv.tiles(node, rows)
+    local a, out = node.attrs, node.attrs.out // node.attrs.groups
+    if not (node.op == "conv2d" and node.octets) or node.ins.bias or out % OCTET > 0 then return nil end
+    local part = { h = { places = a.rows }, w = { places = a.columns } }
+    local tile = tile_of({ B = node.size.B, groups = a.groups, parts = { part } }, out)
+    local places = rows * a.rows * a.columns
+    return places % tile.rows == 0 and places // tile.rows or nil
 end
 
 local function launch_of(kernel, tile, blocks)
@@ -82,23 +92,20 @@ end
 ---   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps
 ---   tile.blocks                of a multiprocessor at least
 ---   x.name, x.type             of the planes that are read
----   y.add                      whether `add` says that the result is added
----   y.whole, y.store           whether eight places from a multiple of 8 on are neighbours in it; the statement that
----                              stores one element
----   bias                       whether a bias is added
+---   y.add, y.bias              whether `add` says that the result is added; whether a bias is
 ---   behind                     the pointwise node behind eight neighbours (targets/cuda/behind.lua), or false
+---   moments.tiles, .groups     of statistics of the outputs: tiles of a group of rows, groups; or false
 function tensor_conv.product(list, node, kernel, g, part_choice)
     local out = list.shape.out
     local tile = tile_of(g, out)
-    list.tile, list.bias = tile, node.ins.bias ~= nil
+    list.tile, list.bias = tile, nil
     list.x = { name = list.x, type = text.ident(kernel.half) }
-    list.y = { add = kernel.can_add or false, store = list.store,
-        whole = #g.parts == 1 and g.place_step[1] == 1 and g.place_step[2] == 1 and g.rows * g.columns % OCTET == 0 }
-    list.behind, list.store = list.y.whole and behind.eights(kernel, true), nil
+    list.y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil }
+    list.behind, list.store = behind.eights(kernel, true), nil
+    local parts = node.outs.moments and node.outs.moments.tensor.shape
+    list.moments = parts and { tiles = parts[1], groups = parts[2] } or false
     local blocks
-    list.part_choice, blocks = part_choice(g.parts, function(part)
-        return ceil(out, tile.rows) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.columns)
-    end)
+    list.part_choice, blocks = part_choice(g.parts, function(part) return tiles_of_part(tile, g, out, part) end)
     launch_of(kernel, tile, blocks)
 end
 
@@ -109,32 +116,20 @@ local function gradient_tile(a)
     return tile, ceil(rows, tile.rows) * ceil(out, tile.columns) * a.groups
 end
 
-local function gradient_fits(node)
-    local a, s = node.attrs, node.size
-    local places = s.B * a.rows * a.columns
-    return places >= LEAST and places < PLACES_MAX
-        and fits(a.out // a.groups, a.channels // a.groups, a.window[1] * a.window[2])
-end
-
 --- In how many parts of its places the gradient of a weight is summed on tensor cores: enough for many blocks, of
 --- enough places; nil: it is not.
 function tensor_conv.parts(node)
-    if not (graph.is_half(node.ins.x) and gradient_fits(node)) then return nil end
+    if not node.octets then return nil end
     local tile, tiles = gradient_tile(node.attrs)
     local places = node.size.B * node.attrs.rows * node.attrs.columns
     return math.max(1, math.min(MULTIPROCESSORS * tile.blocks // tiles, places // PART_LEAST))
 end
 
---- Whether the gradient of a weight is computed on tensor cores.
-function tensor_conv.computes_gradient(node, kernel) return tensor.takes(kernel) and gradient_fits(node) end
-
 --- The template arguments of the gradient of a weight; sets the kernel's launch.
----   whole    whether eight places from a multiple of 8 on are of one image
 function tensor_conv.gradient(kernel, node, op, part_choice)
     local list = conv.weight_gradient(node, op)
     local tile, tiles = gradient_tile(node.attrs)
     list.tile, list.part_choice = tile, part_choice(op.gather(node).parts, function() return 0 end)
-    list.whole = text.ident(tostring(list.shape.rows * list.shape.columns % OCTET == 0))
     launch_of(kernel, tile, tiles * list.partials)
     return list
 end

@@ -1,0 +1,270 @@
+/* twins.c: which of two kernels computes a product: comparison, times, launches. */
+#include "device/twins.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/tuning.h"
+
+enum { OWN = 3, TIMES = 3 };
+
+/* === launches =============================================================================================== */
+
+static int launch_own(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
+    const ga_twin *w = &t->list[i];
+    const ga_launch_shape shape = {{w->blocks}, {w->threads}, w->shared};
+    return ga_device_launch(t->device, s, t->kernels[w->kernel], &shape, args, e);
+}
+
+static int describe(const ga_twins *t, ga_boxes *out, const ga_twin *w, const ga_twin_operand *o, void **args,
+                    ga_err *e) {
+    const ga_matrix m = {*(const ga_address *)args[o->parameter], w->half, o->columns, o->rows, o->stride,
+                         GA_BOX_COLUMNS, o->box_rows};
+    return ga_device_boxes(t->device, out, &m, e);
+}
+
+static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
+    const ga_twin *w = &t->list[i];
+    const ga_launch_shape shapes[GA_TWIN_KERNELS] = {
+        {{w->own_blocks}, {384}, w->own_shared},
+        {{w->tiles}, {256}, 0},
+        {{w->sums}, {256}, 0},
+        {{w->totals}, {256}, 0}};
+    ga_boxes a, b;
+    ga_address parts = t->parts;
+    void *all[GA_TWIN_PARAMETERS + OWN];
+    memcpy(all, args, sizeof *all * (size_t)w->parameters);
+    memcpy(all + w->parameters, (void *[OWN]){&parts, &a, &b}, sizeof *all * OWN);
+    GA_TRY(describe(t, &a, w, &w->a, args, e));
+    GA_TRY(describe(t, &b, w, &w->b, args, e));
+    for (int k = 0; k < GA_TWIN_KERNELS; k++)
+        if (shapes[k].blocks[0] > 0)
+            GA_TRY(ga_device_launch(t->device, s, t->states[i].kernels[k], &shapes[k], all, e));
+    return 0;
+}
+
+int ga_twins_launch(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
+    return t->states[i].taken ? launch_twin(t, s, i, args, e) : launch_own(t, s, i, args, e);
+}
+
+/* === a comparison =========================================================================================== */
+
+/* A product with operands of its own. Results are there twice, so that both kernels start from the same. */
+typedef struct trial {
+    ga_address at[2][GA_TWIN_PARAMETERS];
+    void *args[2][GA_TWIN_PARAMETERS];
+    ga_address memory, found;
+    float number;
+    int64_t whole;
+    bool adds, can_add;
+} trial;
+
+/* The kernels of comparisons. */
+typedef struct tools {
+    ga_kernel make, greatest, differ;
+    ga_event from, to;
+} tools;
+
+static size_t bytes_of(const ga_twin_parameter *p) {
+    const size_t bytes = (size_t)p->n * (p->made == GA_MADE_REAL ? 4 : p->made == GA_MADE_HALF ? 2 : 1);
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Places the arrays of a trial behind each other, from trial.memory on; returns their bytes. */
+static size_t place(trial *x, const ga_twin *w) {
+    size_t bytes = 256;
+    x->found = x->memory;
+    x->number = 0.5f;
+    for (int k = 0; k < w->parameters; k++) {
+        const ga_twin_parameter *p = &w->made[k];
+        const bool is_array = p->made <= GA_MADE_ZERO;
+        for (int own = 0; own < 2; own++) {
+            if (is_array && (own == 0 || p->result)) {
+                x->at[own][k] = x->memory + bytes;
+                bytes += bytes_of(p);
+            } else {
+                x->at[own][k] = x->at[0][k];
+            }
+            x->args[own][k] = is_array                    ? (void *)&x->at[own][k]
+                              : p->made == GA_MADE_NUMBER ? (void *)&x->number
+                              : p->made == GA_MADE_WHOLE  ? (void *)&x->whole
+                                                          : (void *)&x->adds;
+        }
+        x->can_add = x->can_add || p->made == GA_MADE_ADDS;
+    }
+    return bytes;
+}
+
+static const ga_launch_shape WIDE = {{1024}, {256}, 0};
+
+static int make(const ga_twins *t, const tools *u, const trial *x, int i, ga_err *e) {
+    const ga_twin *w = &t->list[i];
+    for (int k = 0; k < w->parameters; k++) {
+        const ga_twin_parameter *p = &w->made[k];
+        for (int own = 0; own < (p->result ? 2 : 1); own++) {
+            ga_address to = x->at[own][k];
+            int half = p->made == GA_MADE_HALF, seed = k;
+            int64_t n = p->n;
+            if (p->made == GA_MADE_ZERO) GA_TRY(ga_device_fill(t->device, t->stream, to, 0, (size_t)n, e));
+            if (p->made < GA_MADE_ZERO)
+                GA_TRY(ga_device_launch(t->device, t->stream, u->make, &WIDE, (void *[]){&to, &half, &n, &seed}, e));
+        }
+    }
+    return 0;
+}
+
+/* How many elements of a result differ by more than rounding: 2^-16 of the greatest one, and a step of 16 bits. */
+static int differ(const ga_twins *t, const tools *u, const trial *x, const ga_twin *w, int k, int64_t *out, ga_err *e) {
+    const ga_twin_parameter *p = &w->made[k];
+    ga_address own = x->at[0][k], other = x->at[1][k], found = x->found;
+    int half = p->made == GA_MADE_HALF;
+    int64_t n = p->n;
+    float step = !half ? 0 : w->half == GA_BF16 ? 0x1p-7f : 0x1p-10f;
+    uint32_t words[2];
+    GA_TRY(ga_device_fill(t->device, t->stream, found, 0, sizeof words, e));
+    GA_TRY(ga_device_launch(t->device, t->stream, u->greatest, &WIDE, (void *[]){&found, &own, &half, &n}, e));
+    GA_TRY(ga_device_launch(t->device, t->stream, u->differ, &WIDE,
+                            (void *[]){&found, &own, &other, &half, &n, &step}, e));
+    GA_TRY(ga_device_download(t->device, words, found, sizeof words, e));
+    *out += words[1];
+    return 0;
+}
+
+/* Elements that differ, with new results and with results that are added to. */
+static int compare(const ga_twins *t, const tools *u, trial *x, int i, int64_t *out, ga_err *e) {
+    const ga_twin *w = &t->list[i];
+    *out = 0;
+    for (int adds = 0; adds < 1 + x->can_add; adds++) {
+        x->adds = adds;
+        GA_TRY(make(t, u, x, i, e));
+        GA_TRY(launch_own(t, t->stream, i, x->args[0], e));
+        GA_TRY(launch_twin(t, t->stream, i, x->args[1], e));
+        for (int k = 0; k < w->parameters; k++)
+            if (w->made[k].result) GA_TRY(differ(t, u, x, w, k, out, e));
+    }
+    return 0;
+}
+
+/* The shortest of a few times, both kernels being warm. */
+static int measure(const ga_twins *t, const tools *u, trial *x, int i, bool twin, float *ms, ga_err *e) {
+    *ms = 0;
+    for (int n = 0; n < TIMES; n++) {
+        float now;
+        GA_TRY(ga_device_record(t->device, u->from, t->stream, e));
+        GA_TRY((twin ? launch_twin : launch_own)(t, t->stream, i, x->args[twin], e));
+        GA_TRY(ga_device_record(t->device, u->to, t->stream, e));
+        GA_TRY(ga_device_elapsed(t->device, u->from, u->to, &now, e));
+        if (n == 0 || now < *ms) *ms = now;
+    }
+    return 0;
+}
+
+/* Whether a twin is to be taken; `kept`: what an earlier start has chosen, 0 or 1, -1: nothing. */
+static int try_twin(const ga_twins *t, const tools *u, int i, int kept, bool *take, ga_err *e) {
+    trial x = {0};
+    int64_t different;
+    float own = 0, other = 0;
+    *take = false;
+    if (kept == 0) return 0;
+    GA_TRY(ga_device_borrow(t->device, place(&x, &t->list[i]), &x.memory, e));
+    if (!x.memory) {
+        ga_say("%s: no memory to compare its kernel for sm_90a, mma.sync computes it", t->list[i].name);
+        return 0;
+    }
+    place(&x, &t->list[i]);
+    int code = compare(t, u, &x, i, &different, e);
+    if (code == 0 && kept < 0) code = measure(t, u, &x, i, false, &own, e);
+    if (code == 0 && kept < 0) code = measure(t, u, &x, i, true, &other, e);
+    ga_device_give_back(t->device, x.memory);
+    if (code == 0 && different > 0)
+        ga_say("%s: %lld results of its kernel for sm_90a are wrong, mma.sync computes it", t->list[i].name,
+               (long long)different);
+    *take = code == 0 && different == 0 && (kept > 0 || other < own);
+    return code;
+}
+
+/* === the start ============================================================================================== */
+
+/* Finds the kernels of a twin; false: one is not there. */
+static bool find_kernels(ga_twins *t, int i) {
+    static const char *const names[GA_TWIN_KERNELS] = {"boxes", "parts", "sums", "totals"};
+    const ga_twin *w = &t->list[i];
+    const unsigned blocks[GA_TWIN_KERNELS] = {w->own_blocks, w->tiles, w->sums, w->totals};
+    bool all = true;
+    for (int k = 0; k < GA_TWIN_KERNELS; k++) {
+        char name[256];
+        if (blocks[k] == 0) continue;
+        snprintf(name, sizeof name, "%s_%s", w->name, names[k]);
+        t->states[i].kernels[k] = ga_device_kernel(t->device, name);
+        all = all && t->states[i].kernels[k];
+    }
+    return all;
+}
+
+/* Finds the twins and allows their shared memory; false, with a line, if they cannot be used here. */
+static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
+    const ga_device_facts *f = ga_device_get_facts(t->device);
+    *usable = false;
+    if (f->arch != 90) return 0;
+    if (!ga_device_has_boxes(t->device)) {
+        ga_say("device %d: its driver has no cuTensorMapEncodeTiled, mma.sync computes all products", f->ordinal);
+        return 0;
+    }
+    *u = (tools){.make = ga_device_kernel(t->device, "made_up"), .greatest = ga_device_kernel(t->device, "greatest"),
+                 .differ = ga_device_kernel(t->device, "different")};
+    bool all = u->make && u->greatest && u->differ;
+    for (int i = 0; i < t->count; i++) {
+        all = find_kernels(t, i) && all;
+        if (all) GA_TRY(ga_device_allow_shared(t->device, t->states[i].kernels[0], t->list[i].own_shared, e));
+    }
+    if (!all) {
+        ga_say("device %d: the kernels were compiled without those of sm_90a, mma.sync computes all products",
+               f->ordinal);
+        return 0;
+    }
+    *usable = true;
+    GA_TRY(ga_device_event(t->device, &u->from, e));
+    return ga_device_event(t->device, &u->to, e);
+}
+
+/* A twin is taken where all ranks have chosen it. */
+static int agree(ga_twins *t, ga_comm *comm, ga_err *e) {
+    for (int i = 0; i < t->count; i++) {
+        int32_t takes = t->states[i].taken;
+        GA_TRY(ga_comm_all_reduce(comm, &takes, 1, GA_I32, e));
+        t->states[i].taken = takes == ga_comm_size(comm);
+    }
+    return 0;
+}
+
+static int choose(ga_twins *t, const tools *u, const char *force, ga_tuning *kept, ga_err *e) {
+    if (force && strcmp(force, "none") == 0) return 0;
+    for (int i = 0; i < t->count; i++) {
+        const int before = force ? 1 : ga_tuning_get(kept, t->list[i].name);
+        GA_TRY(try_twin(t, u, i, before, &t->states[i].taken, e));
+    }
+    return 0;
+}
+
+int ga_twins_open(ga_twins *t, const char *folder, const ga_kernel_source *text, ga_comm *comm, ga_err *e) {
+    const char *force = getenv("GAGEN_TWINS");
+    tools u = {0};
+    bool usable;
+    ga_tuning kept;
+    if (force && strcmp(force, "all") != 0 && strcmp(force, "none") != 0)
+        return ga_fail(e, GA_INPUT, "GAGEN_TWINS: found \"%s\", expected all or none", force);
+    memset(t->states, 0, sizeof *t->states * (size_t)t->count);
+    GA_TRY(find(t, &u, &usable, e));
+    const bool keeps = usable && !force && !getenv("GAGEN_KERNELS"); /* edited kernels have no choices */
+    ga_tuning_read(&kept, folder, keeps ? ga_device_get_facts(t->device)->name : NULL, text);
+    int code = usable ? choose(t, &u, force, &kept, e) : 0;
+    if (code == 0) code = agree(t, comm, e);
+    const bool writes = code == 0 && keeps && ga_comm_rank(comm) == 0;
+    for (int i = 0; i < t->count && writes; i++) ga_tuning_set(&kept, t->list[i].name, t->states[i].taken);
+    if (writes) ga_tuning_write(&kept);
+    ga_tuning_close(&kept);
+    GA_TRY(code);
+    ga_tuning_hash(t->sha256, t->list, t->states, t->count);
+    return 0;
+}

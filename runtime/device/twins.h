@@ -1,0 +1,79 @@
+/* twins.h: products that have two kernels: one for all devices with tensor cores (mma.sync), and a twin for those of
+ * sm_90 alone, which copies boxes and multiplies by warpgroups (wgmma). A start compares both on made-up data. A twin
+ * is taken where its results are the same but for rounding and it is the faster one. Choices are kept in tuning.json
+ * in the program's folder; a later start on the same device compares again and keeps what is there. The twin adds up
+ * terms in another order: bits depend on the choice, so checkpoints have its hash. */
+#ifndef GA_TWINS_H
+#define GA_TWINS_H
+#include "device/device.h"
+#include "ranks/comm.h"
+
+enum { GA_TWIN_PARAMETERS = 40, GA_BOX_COLUMNS = 64 };
+
+/* What a comparison passes for a parameter: arrays of made-up 16-bit or f32 numbers, an array of zeros (n: bytes), 0.5,
+ * 0, whether the kernel adds to its result. */
+typedef enum ga_made {
+    GA_MADE_HALF,
+    GA_MADE_REAL,
+    GA_MADE_ZERO,
+    GA_MADE_NUMBER,
+    GA_MADE_WHOLE,
+    GA_MADE_ADDS
+} ga_made;
+
+typedef struct ga_twin_parameter {
+    ga_made made;
+    int64_t n;
+    bool result;
+} ga_twin_parameter;
+
+/* An operand, a matrix of 16-bit elements: the parameter with its address, its extents, the distance of its rows, the
+ * rows of a box. */
+typedef struct ga_twin_operand {
+    int parameter;
+    int64_t columns, rows, stride;
+    int box_rows;
+} ga_twin_operand;
+
+typedef struct ga_twin {
+    const char *name;                  /* of the kernel; its twin is NAME_boxes, with NAME_parts behind it, and
+                                          NAME_sums, NAME_totals */
+    int kernel;                        /* its number */
+    unsigned blocks, threads, shared;  /* of its launch */
+    unsigned own_blocks, own_shared;   /* of the twin's */
+    unsigned tiles;                    /* blocks that add up parts; 0: no tile comes in parts */
+    unsigned sums, totals;             /* blocks for sums of an operand beside the product; 0: there are none */
+    ga_twin_operand a, b;
+    ga_dtype half;                     /* GA_BF16, GA_F16 */
+    int parameters;
+    ga_twin_parameter made[GA_TWIN_PARAMETERS];
+} ga_twin;
+
+enum { GA_TWIN_KERNELS = 4 };         /* in the order of their launches */
+
+typedef struct ga_twin_state {
+    ga_kernel kernels[GA_TWIN_KERNELS];
+    bool taken;
+} ga_twin_state;
+
+typedef struct ga_twins {
+    ga_device *device;
+    ga_cuda_stream stream;
+    const ga_kernel *kernels;
+    const ga_twin *list;
+    ga_twin_state *states;             /* of each */
+    int count;
+    ga_address parts;                  /* memory for the sums of tiles that come in parts */
+    char sha256[65];                   /* of the names of those taken; "": none is */
+} ga_twins;
+
+/* Chooses for each product of t, whose fields are set but for states and sha256. folder: of the program; text: that of
+ * the kernels, by whose hash choices are found again. With ranks a twin is taken where all have chosen it.
+ * GAGEN_TWINS=all takes each that compares right, GAGEN_TWINS=none takes none; neither is kept. Needs memory for the
+ * operands of one product at a time, which is given back; where there is none, and where the driver cannot describe
+ * boxes, no twin is taken and a line says so. Collective. */
+int ga_twins_open(ga_twins *t, const char *folder, const ga_kernel_source *text, ga_comm *comm, ga_err *e);
+
+/* Launches product `i` by the kernel that was chosen; args: of the product's own kernel. */
+int ga_twins_launch(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e);
+#endif

@@ -1,0 +1,26 @@
+// draws: random draws for dropouts, those of attention's probabilities too.
+
+//@ draws()
+// The draws of a row of a micro-batch: each is 0 with probability p, else `factor`, 1 / (1 - p). Outside of training all
+// are 1.
+struct ga_draws {
+    ga_uint64 key, least;  // p times 2^53: 53 drawn bits below it mean 0
+    real factor;
+};
+
+GA_DEVICE ga_draws ga_draws_of(const ga_micro *micro, ga_uint64 stream, ga_int64 iteration, ga_int64 row, double p) {
+    const double used = micro->training ? p : 0;
+    const ga_uint64 key = ga_draw_key(micro->seed, stream, iteration, micro->cycle, micro->row + row);
+    return {key, (ga_uint64)ceil(used * 0x1p53), (real)(1 / (1 - used))};
+}
+
+// Draw number `element` of the row.
+GA_DEVICE real ga_draw(ga_draws z, ga_int64 element) {
+    return ga_rng_at(z.key, element) >> 11 < z.least ? (real)0 : z.factor;
+}
+
+// x times this draw; 0 also where x is not finite.
+GA_DEVICE real ga_dropped(ga_draws z, ga_int64 element, real x) {
+    const real draw = ga_draw(z, element);
+    return draw > 0 ? x * draw : (real)0;
+}

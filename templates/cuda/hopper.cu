@@ -1,0 +1,128 @@
+// hopper: what sm_90a adds to tensor cores: gates in shared memory, copies of boxes by one thread, products of 128
+// threads that read shared memory by descriptors. All PTX is here.
+
+//@ gates(type, half)
+/* -- sm_90a: one function per instruction of PTX */
+
+/* How boxes of a matrix are copied, as the driver describes it to the device (CUtensorMap). */
+struct __align__(64) ga_boxes {
+    ga_uint64 opaque[16];
+};
+
+/* A gate (mbarrier) opens when all its arrivals and the bytes that these expect are there, then begins its next phase;
+ * its phases are 0, 1, 0, 1, ... */
+GA_DEVICE void ga_gate_init(ga_uint64 *gate, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(ga_shared(gate)), "r"(arrivals) : "memory");
+}
+
+/* Makes gates known to copies, too. */
+GA_DEVICE void ga_gates_ready() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+GA_DEVICE void ga_gate_arrive(ga_uint64 *gate) {
+    ga_uint64 state;
+    asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(state) : "r"(ga_shared(gate)) : "memory");
+}
+
+/* Arrives, and lets the gate wait for these bytes of copies. */
+GA_DEVICE void ga_gate_expect(ga_uint64 *gate, int bytes) {
+    ga_uint64 state;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 %0, [%1], %2;"
+                 : "=l"(state)
+                 : "r"(ga_shared(gate)), "r"(bytes)
+                 : "memory");
+}
+
+GA_DEVICE bool ga_gate_opens(ga_uint64 *gate, int phase) {
+    ga_uint32 open;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(open)
+                 : "r"(ga_shared(gate)), "r"(phase)
+                 : "memory");
+    return open;
+}
+
+/* Waits until this phase is over. */
+GA_DEVICE void ga_gate_wait(ga_uint64 *gate, int phase) {
+    while (!ga_gate_opens(gate, phase)) {
+    }
+}
+
+//@ copies(type, half)
+/* Begins the copy of a box, the one that starts at this column and row; zeros outside of the matrix. */
+GA_DEVICE void ga_box(void *to, const ga_boxes &from, ga_uint64 *gate, int column, int row) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(ga_shared(to)),
+                 "l"(&from), "r"(column), "r"(row), "r"(ga_shared(gate))
+                 : "memory");
+}
+
+GA_DEVICE void ga_boxes_soon(const ga_boxes &boxes) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&boxes) : "memory");
+}
+
+//@ groups(type, half)
+/* Products of a warpgroup go on beside it: begin stands between other uses of their registers and them, those up to a
+ * commit are a group, and wait lets at most N groups go on. */
+GA_DEVICE void ga_group_begin() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+GA_DEVICE void ga_group_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int N> GA_DEVICE void ga_group_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* The registers of a thread from now on: the warpgroup that copies leaves its own to those that multiply. */
+template <int N> GA_DEVICE void ga_registers_more() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> GA_DEVICE void ga_registers_less() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* Describes an operand to a product: rows of 128 bytes whose chunks are swapped, groups of eight rows 1024 bytes apart.
+ * A turned one has `panel` bytes from 64 neighbours to the next 64. */
+GA_DEVICE ga_uint64 ga_operand(const ga_byte *at, int panel) {
+    return (ga_shared(at) & 0x3ffff) >> 4 | (ga_uint64)(panel >> 4) << 16 | (ga_uint64)(1024 >> 4) << 32 |
+           (ga_uint64)1 << 62;
+}
+
+/* Begins to add the product of a (64 x 16) and b (16 x 256) to the sums of a warpgroup, in f32. Warp w has rows
+ * 16 w on; of eight columns v a lane has sums as ga_multiply leaves them. */
+template <bool A_TURNED, bool B_TURNED>
+GA_DEVICE void ga_group_multiply(float (&d)[32][4], ga_uint64 a, ga_uint64 b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.$half.$half "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+        "%128, %129, 1, 1, 1, %130, %131;"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+          "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+          "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]),
+          "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]), "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]),
+          "+f"(d[10][0]), "+f"(d[10][1]), "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]),
+          "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]),
+          "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3]),
+          "+f"(d[16][0]), "+f"(d[16][1]), "+f"(d[16][2]), "+f"(d[16][3]), "+f"(d[17][0]), "+f"(d[17][1]), "+f"(d[17][2]), "+f"(d[17][3]),
+          "+f"(d[18][0]), "+f"(d[18][1]), "+f"(d[18][2]), "+f"(d[18][3]), "+f"(d[19][0]), "+f"(d[19][1]), "+f"(d[19][2]), "+f"(d[19][3]),
+          "+f"(d[20][0]), "+f"(d[20][1]), "+f"(d[20][2]), "+f"(d[20][3]), "+f"(d[21][0]), "+f"(d[21][1]), "+f"(d[21][2]), "+f"(d[21][3]),
+          "+f"(d[22][0]), "+f"(d[22][1]), "+f"(d[22][2]), "+f"(d[22][3]), "+f"(d[23][0]), "+f"(d[23][1]), "+f"(d[23][2]), "+f"(d[23][3]),
+          "+f"(d[24][0]), "+f"(d[24][1]), "+f"(d[24][2]), "+f"(d[24][3]), "+f"(d[25][0]), "+f"(d[25][1]), "+f"(d[25][2]), "+f"(d[25][3]),
+          "+f"(d[26][0]), "+f"(d[26][1]), "+f"(d[26][2]), "+f"(d[26][3]), "+f"(d[27][0]), "+f"(d[27][1]), "+f"(d[27][2]), "+f"(d[27][3]),
+          "+f"(d[28][0]), "+f"(d[28][1]), "+f"(d[28][2]), "+f"(d[28][3]), "+f"(d[29][0]), "+f"(d[29][1]), "+f"(d[29][2]), "+f"(d[29][3]),
+          "+f"(d[30][0]), "+f"(d[30][1]), "+f"(d[30][2]), "+f"(d[30][3]), "+f"(d[31][0]), "+f"(d[31][1]), "+f"(d[31][2]), "+f"(d[31][3])
+        : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));
+}

@@ -1,0 +1,459 @@
+// hopper.cpp: what sm_90a adds: barriers in shared memory (mbarrier), boxes of matrices that are copied beside a kernel
+// (TMA), products of warpgroups that read shared memory by descriptors (wgmma).
+//
+// A box lands as late as it may, or at once, by the seed. Products are computed when all 128 threads have asked for
+// them, but their registers hold NaNs until each thread waits for its group. Which of these accesses are in order is
+// known by a clock per thread: `seen` of a thread has, for each other one, how many of its moments came before. Clocks
+// are joined at mbarriers (an arrival gives, a wait takes), at __syncthreads and at __syncwarp.
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "device.h"
+
+namespace device {
+namespace {
+
+constexpr unsigned GROUP = 128, TALL = 64, WIDE = 256, DEEP = 16, SUMS = TALL * WIDE / GROUP, OBJECTS = 32;
+constexpr unsigned REGISTERS = 65536;  // of a multiprocessor
+constexpr uint32_t MAP_MAGIC = 0x70616d74;
+
+struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes
+    const char *base;
+    uint64_t width, height, row_bytes;
+    uint32_t box_width, box_height, swizzled, magic;
+};
+
+struct Moment {
+    unsigned by;    // a thread, or THREADS_LIMIT + the number of an mbarrier: what its copies bring
+    uint32_t time;  // of its own clock
+    uint64_t when;  // barriers passed, as Now has them
+};
+using Seen = std::vector<uint32_t>;
+
+struct Object {  // an mbarrier
+    unsigned number;
+    int arrivals, pending;
+    long bytes;
+    uint32_t phases;  // that have opened
+    Moment made;
+    bool fenced;
+    Seen given, opened;  // clocks of those that arrived in this phase, and in all that have opened
+};
+
+struct Range {
+    unsigned begin, end;  // bytes of dynamic shared memory
+    bool meets(const Range &r) const { return begin < r.end && r.begin < end; }
+};
+
+struct Box {
+    Range to;
+    Map map;
+    unsigned object;
+    int column, row;
+    bool landed;
+    Moment written;
+};
+
+struct Product {  // what it reads, until nobody can overwrite it any more
+    Range from[2];
+    unsigned group, batch;  // its warpgroup; how many commits came before
+    std::vector<Moment> ends;
+};
+
+struct Sums {  // registers that products under way write
+    float *to;
+    unsigned batch;
+    float values[SUMS];
+};
+
+struct Warpgroup {
+    unsigned arrived, generation, registers;
+    uint64_t a, b;
+    float *to[GROUP];
+    unsigned batch[GROUP];
+};
+
+struct Thread {
+    uint32_t time;
+    unsigned commits;
+    bool fenced;
+    std::vector<Sums> under_way;
+};
+
+struct Hopper {
+    std::map<unsigned, Object> objects;  // by address
+    std::vector<Box> boxes;
+    std::vector<Product> products;
+    Warpgroup groups[THREADS_LIMIT / GROUP];
+    Thread threads[THREADS_LIMIT];
+    std::vector<Seen> seen;
+    unsigned thread_count;
+    bool used;
+};
+Hopper h;
+
+unsigned me() {
+    return dev_current->linear;
+}
+
+void join_seen(Seen &into, const Seen &other) {
+    for (size_t i = 0; i < into.size(); i++) into[i] = std::max(into[i], other[i]);
+}
+
+Moment now() {
+    return {me(), h.threads[me()].time, running_now.when};
+}
+
+// Whether a moment came before what the running thread does now.
+bool is_before(const Moment &m) {
+    if (m.by < THREADS_LIMIT && in_order(m.when, running_now.when)) return true;
+    const unsigned place = m.by < THREADS_LIMIT ? m.by : h.thread_count + m.by - THREADS_LIMIT;
+    return h.seen[me()][place] > m.time;
+}
+
+Object &object_at(unsigned address, const char *what) {
+    const auto found = h.objects.find(address);
+    if (found == h.objects.end()) {
+        report("mbarrier", "%s: byte %u of dynamic shared memory was not initialised%s", what, address,
+               where().c_str());
+        abandon_launch();
+    }
+    if (!is_before(found->second.made))
+        report("mbarrier", "%s: no barrier between its initialisation by thread %u and here%s", what,
+               found->second.made.by, where().c_str());
+    return found->second;
+}
+
+// Opens a phase that has all its arrivals and bytes.
+void settle(Object &o) {
+    if (o.pending != 0 || o.bytes != 0) return;
+    o.phases++;
+    o.pending = o.arrivals;
+    join_seen(o.opened, o.given);
+    o.opened[h.thread_count + o.number] = o.phases;
+    wake_objects();
+}
+
+unsigned swizzled(unsigned at) {
+    return at ^ (at >> 7 & 7) << 4;
+}
+
+char *shared_at(unsigned offset) {
+    return (char *)shared_area().dynamic + offset;
+}
+
+void land(Box &box) {
+    const Map &m = box.map;
+    for (unsigned r = 0; r < m.box_height; r++)
+        for (unsigned c = 0; c < m.box_width; c++) {
+            const unsigned at = box.to.begin + (r * m.box_width + c) * 2;
+            const long x = box.column + (long)c, y = box.row + (long)r;
+            const bool inside = x >= 0 && y >= 0 && x < (long)m.width && y < (long)m.height;
+            const short zero = 0;
+            memcpy(shared_at(m.swizzled ? swizzled(at) : at),
+                   inside ? m.base + (uint64_t)y * m.row_bytes + (uint64_t)x * 2 : (const char *)&zero, 2);
+        }
+    box.landed = true;
+    Object &o = h.objects.at(box.object);
+    o.bytes -= box.to.end - box.to.begin;
+    settle(o);
+}
+
+// The global memory that a box reads.
+void announce_rows(const Box &box, const void *counter) {
+    const Map &m = box.map;
+    const long first = std::max(0, box.column), end = std::min((long)m.width, box.column + (long)m.box_width);
+    for (long y = std::max(0, box.row); y < std::min((long)m.height, box.row + (long)m.box_height) && first < end; y++)
+        announce((uintptr_t)m.base + (uint64_t)y * m.row_bytes + (uint64_t)first * 2, (size_t)(end - first) * 2, false,
+                 counter);
+}
+
+// Reports what still uses the place that a box is copied to, and forgets the rest of what was there.
+void clear_place(const Range &to) {
+    const char *found = nullptr;
+    for (const Box &b : h.boxes)
+        if (b.to.meets(to) && !(b.landed && is_before(b.written))) found = "another copy is under way";
+    for (const Product &p : h.products) {
+        if (!p.from[0].meets(to) && !p.from[1].meets(to)) continue;
+        bool ended = false;
+        for (const Moment &m : p.ends) ended = ended || is_before(m);
+        if (!ended) found = "a product may still read";
+    }
+    if (touched(shared_area().dynamic + to.begin, to.end - to.begin))
+        found = "threads have read or written (fence.proxy.async is not modelled)";
+    if (found) report("box", "copied to where %s%s", found, where().c_str());
+    if (found) abandon_launch();
+    for (size_t i = h.boxes.size(); i-- > 0;)
+        if (h.boxes[i].to.meets(to)) h.boxes.erase(h.boxes.begin() + (long)i);
+    for (size_t i = h.products.size(); i-- > 0;)
+        if (h.products[i].from[0].meets(to) || h.products[i].from[1].meets(to))
+            h.products.erase(h.products.begin() + (long)i);
+}
+
+struct Operand {  // as its descriptor says: 16 bytes a unit
+    unsigned begin, leading, stride;
+    bool turned;
+    Operand(uint64_t d, bool lies_turned)
+        : begin((unsigned)(d & 0x3fff) << 4), leading((unsigned)(d >> 16 & 0x3fff) << 4),
+          stride((unsigned)(d >> 32 & 0x3fff) << 4), turned(lies_turned) {}
+    // Where element (i, k) lies, i along M or N.
+    unsigned place(unsigned i, unsigned k) const {
+        return swizzled(turned ? begin + i / 64 * leading + k / 8 * stride + k % 8 * 128 + i % 64 * 2
+                               : begin + i / 8 * stride + i % 8 * 128 + k * 2);
+    }
+    // Whole rows of 128 bytes.
+    Range range(unsigned extent) const {
+        const unsigned first = begin & ~127u, last = place(extent - 1, DEEP - 1) & ~127u;
+        return {first, last + 128};
+    }
+};
+
+// What all threads of a product must know: that copies have brought all of it.
+void check_operand(const Range &r, char name) {
+    unsigned there = 0;
+    for (const Box &b : h.boxes)
+        if (b.to.meets(r)) {
+            there += std::min(b.to.end, r.end) - std::max(b.to.begin, r.begin);
+            if (b.landed && is_before(b.written)) continue;
+            report("wgmma", "operand %c: a copy to it may be under way, no wait of this thread says otherwise%s", name,
+                   where().c_str());
+            abandon_launch();
+        }
+    if (there == r.end - r.begin) return;
+    report("wgmma", "operand %c: bytes %u to %u of shared memory were not all copied as boxes%s", name, r.begin, r.end,
+           where().c_str());
+    abandon_launch();
+}
+
+// The registers of one thread where the sums of a product are under way.
+Sums &sums_of(Thread &t, float *to) {
+    for (Sums &s : t.under_way)
+        if (s.to == to) return s;
+    t.under_way.emplace_back();
+    Sums &s = t.under_way.back();
+    s.to = to;
+    memcpy(s.values, to, sizeof s.values);
+    memset((void *)to, 0xff, sizeof s.values);
+    return s;
+}
+
+void multiply(Warpgroup &g, unsigned first, float (*widen)(unsigned), const Operand &a, const Operand &b) {
+    static float x[TALL][DEEP], y[DEEP][WIDE], sum[WIDE];
+    auto number = [&](unsigned at) {
+        unsigned short bits;
+        memcpy(&bits, shared_at(at), 2);
+        return widen(bits);
+    };
+    for (unsigned k = 0; k < DEEP; k++) {
+        for (unsigned i = 0; i < TALL; i++) x[i][k] = number(a.place(i, k));
+        for (unsigned j = 0; j < WIDE; j++) y[k][j] = number(b.place(j, k));
+    }
+    float *values[GROUP];
+    for (unsigned t = 0; t < GROUP; t++) {
+        Sums &s = sums_of(h.threads[first + t], g.to[t]);
+        s.batch = g.batch[t];
+        values[t] = s.values;
+    }
+    for (unsigned i = 0; i < TALL; i++) {
+        memset(sum, 0, sizeof sum);
+        for (unsigned k = 0; k < DEEP; k++)
+            for (unsigned j = 0; j < WIDE; j++) sum[j] += x[i][k] * y[k][j];
+        for (unsigned j = 0; j < WIDE; j++)  // a warp has 16 rows, each lane two of them and pairs of columns
+            values[i / 16 * 32 + i % 8 * 4 + j % 8 / 2][j / 8 * 4 + i % 16 / 8 * 2 + j % 2] += sum[j];
+    }
+}
+
+}  // namespace
+
+void forget_groups(unsigned threads) {
+    if (!h.used) return;
+    h.objects.clear();
+    h.boxes.clear();
+    h.products.clear();
+    for (Warpgroup &g : h.groups) g = {};
+    for (unsigned i = 0; i < threads; i++) h.threads[i] = {};
+    h.used = false;
+}
+
+void finish_groups() {
+    if (h.used && !h.threads[me()].under_way.empty())
+        report("wgmma", "a thread ends while products are under way%s", where().c_str());
+}
+
+void finish_boxes() {
+    for (const Box &b : h.boxes)
+        if (h.used && !b.landed) return report("box", "a block ends while a copy is under way");
+}
+
+void meet(unsigned first, unsigned count) {
+    if (h.objects.empty()) return;
+    Seen all = h.seen[first];
+    for (unsigned i = first; i < first + count; i++) {
+        join_seen(all, h.seen[i]);
+        all[i] = std::max(all[i], ++h.threads[i].time);
+    }
+    for (unsigned i = first; i < first + count; i++) h.seen[i] = all;
+}
+
+}  // namespace device
+
+using namespace device;
+
+// The state of a block that uses these instructions.
+static void begin() {
+    if (h.used) return;
+    h.used = true;
+    h.thread_count = dev_current_block.threads.x * dev_current_block.threads.y * dev_current_block.threads.z;
+    h.seen.assign(h.thread_count, Seen(h.thread_count + OBJECTS, 0));
+}
+
+void dev_object_init(unsigned at, int arrivals) {
+    begin();
+    shared_place(at, 8, "mbarrier");
+    if (h.objects.count(at) || h.objects.size() == OBJECTS || arrivals < 1)
+        report("mbarrier", "initialised twice, or more than %u of them%s", OBJECTS, where().c_str());
+    const unsigned number = (unsigned)h.objects.size() % OBJECTS;
+    const Seen nothing(h.thread_count + OBJECTS, 0);
+    h.objects[at] = {number, arrivals, arrivals, 0, 0, now(), false, nothing, nothing};
+}
+
+void dev_object_fence(void) {
+    for (auto &[at, object] : h.objects) object.fenced = object.fenced || object.made.by == me();
+}
+
+void dev_object_arrive(unsigned at, int bytes) {
+    begin();
+    Object &o = object_at(at, "an arrival");
+    if (o.pending == 0) report("mbarrier", "more arrivals than it was made for%s", where().c_str());
+    join_seen(o.given, h.seen[me()]);
+    o.given[me()] = std::max(o.given[me()], ++h.threads[me()].time);
+    o.pending--;
+    o.bytes += bytes;
+    settle(o);
+}
+
+// A box that lets this mbarrier open lands, if one is under way.
+static bool land_for(unsigned object) {
+    for (Box &b : h.boxes)
+        if (!b.landed && b.object == object) {
+            land(b);
+            return true;
+        }
+    return false;
+}
+
+int dev_object_wait(unsigned at, int parity) {
+    begin();
+    Object &o = object_at(at, "a wait");
+    if (random_below(4) == 1 && (int)(o.phases & 1) == parity) return 0;  // it may give up: callers ask again
+    while ((int)(o.phases & 1) == parity)
+        if (!land_for(at)) wait_for_object();
+    join_seen(h.seen[me()], o.opened);
+    return 1;
+}
+
+void dev_box(unsigned to, const void *map, int column, int row, unsigned object) {
+    begin();
+    const void *counter = __builtin_return_address(0);
+    Object &o = object_at(object, "a copy of a box");
+    Box box = {{to, 0}, {}, object, column, row, false, {THREADS_LIMIT + o.number, o.phases, 0}};
+    memcpy(&box.map, map, sizeof box.map);
+    if (box.map.magic != MAP_MAGIC) {
+        report("box", "not a map of cuTensorMapEncodeTiled%s", where().c_str());
+        abandon_launch();
+    }
+    const unsigned bytes = box.map.box_width * box.map.box_height * 2;
+    if (!o.fenced) report("box", "its mbarrier was initialised without fence.mbarrier_init%s", where().c_str());
+    if (to % (box.map.swizzled ? 1024 : 128) || to + bytes > shared_area().dynamic_bytes) {
+        report("box", "its place is no multiple of 1024 bytes, or beyond shared memory%s", where().c_str());
+        abandon_launch();
+    }
+    box.to.end = to + bytes;
+    clear_place(box.to);
+    announce_rows(box, counter);
+    memset(shared_at(to), 0xff, bytes);
+    h.boxes.push_back(box);
+    if (random_below(2)) land(h.boxes.back());
+    wake_objects();  // who waits for it lets it land
+}
+
+void dev_group_fence(void) {
+    begin();
+    h.threads[me()].fenced = true;
+}
+
+void dev_group_product(float *d, int half, unsigned long long a, unsigned long long b, int a_turned, int b_turned) {
+    begin();
+    const unsigned first = me() / GROUP * GROUP;
+    Warpgroup &g = h.groups[me() / GROUP];
+    Thread &t = h.threads[me()];
+    const Operand x(a, a_turned), y(b, b_turned);
+    const Range from[2] = {x.range(TALL), y.range(WIDE)};
+    if (!t.fenced) report("wgmma", "no wgmma.fence between the last commit and this product%s", where().c_str());
+    t.fenced = true;
+    if ((a >> 62) != 1 || (b >> 62) != 1)
+        report("wgmma", "a descriptor without the swizzle of 128 bytes%s", where().c_str());
+    for (int o = 0; o < 2; o++) check_operand(from[o], "ab"[o]);
+    if (g.arrived > 0 && (g.a != a || g.b != b))
+        report("wgmma", "threads of a warpgroup have other descriptors%s", where().c_str());
+    g.a = a, g.b = b;
+    g.to[me() - first] = d;
+    g.batch[me() - first] = t.commits;
+    if (++g.arrived < GROUP) {
+        for (const unsigned generation = g.generation; g.generation == generation;) wait_for_object();
+        return;
+    }
+    multiply(g, first, half ? of_f16 : of_bf16, x, y);
+    h.products.push_back({{from[0], from[1]}, me() / GROUP, t.commits, {}});
+    g.arrived = 0;
+    g.generation++;
+    wake_objects();
+}
+
+void dev_group_commit(void) {
+    begin();
+    Thread &t = h.threads[me()];
+    t.commits++;
+    t.fenced = false;
+}
+
+void dev_group_wait(int groups) {
+    begin();
+    Thread &t = h.threads[me()];
+    const unsigned done = t.commits > (unsigned)groups ? t.commits - (unsigned)groups : 0;
+    for (size_t i = t.under_way.size(); i-- > 0;) {
+        if (t.under_way[i].batch >= done) continue;
+        memcpy(t.under_way[i].to, t.under_way[i].values, sizeof t.under_way[i].values);
+        t.under_way.erase(t.under_way.begin() + (long)i);
+    }
+    for (Product &p : h.products)
+        if (p.group == me() / GROUP && p.batch < done) p.ends.push_back(now());
+}
+
+void dev_group_registers(int count) {
+    begin();
+    h.groups[me() / GROUP].registers = (unsigned)std::abs(count);
+    unsigned all = 0;
+    for (unsigned i = 0; i < h.thread_count / GROUP; i++) all += h.groups[i].registers * GROUP;
+    if (std::abs(count) % 8 || std::abs(count) < 24 || std::abs(count) > 256 || all > REGISTERS)
+        report("wgmma", "setmaxnreg: %u registers of %u, or no multiple of 8 from 24 to 256%s", all, REGISTERS,
+               where().c_str());
+}
+
+extern "C" __attribute__((visibility("default"))) int
+cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *extents, const uint64_t *strides,
+                       const unsigned *box, const unsigned *steps, int interleave, int swizzle, int, int fill) {
+    const bool known = (type == 6 || type == 9) && rank == 2 && !interleave && steps[0] == 1 && steps[1] == 1 && !fill;
+    if (!known || (uintptr_t)map % 64 || (uintptr_t)base % 16 || strides[0] % 16 || strides[0] >> 40 || !extents[0] ||
+        !extents[1] || extents[0] >> 32 || extents[1] >> 32 || !box[0] || !box[1] || box[0] > 256 || box[1] > 256 ||
+        box[0] % 8 || (swizzle != 0 && swizzle != 3) || (swizzle == 3 && box[0] * 2 != 128) ||
+        !contains((uintptr_t)base, (extents[1] - 1) * strides[0] + extents[0] * 2)) {
+        report("argument", "cuTensorMapEncodeTiled: not a matrix of 16-bit elements, or a box that cannot be");
+        return INVALID_VALUE;
+    }
+    const Map m = {(const char *)base, extents[0], extents[1], strides[0], box[0], box[1], swizzle == 3, MAP_MAGIC};
+    memset(map, 0, 128);
+    memcpy(map, &m, sizeof m);
+    return SUCCESS;
+}

@@ -1,0 +1,387 @@
+-- Products for sm_90a (templates/cuda/hopper_product.cu) and the choice between them and those of sm_80
+-- (runtime/device/twins.h), on the device library, which has their instructions by the rules of PTX but takes no times:
+-- GAGEN_TWINS=all takes them, and without it no start finds them faster.
+local devices = dofile "tests/lua/devices.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- The part of a number by which a rounding changes it at most.
+local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
+
+-- Every layout of the operands, rows, columns and terms that are no whole tiles, tiles that blocks have whole and tiles
+-- in two and three parts, runs of 8 and 9 slices: more than two rings.
+local LAYOUTS = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (300)
+accumulate (2)
+model      { linear "a" { 520 }, tanh {}, linear "b" { 136, store = "in_out" }, tanh {},
+             linear "c" { 72, bias = false }, tanh {}, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 2, seed = 3 }
+]]
+
+-- One product with a twin in each direction; in that of the gradient blocks have runs of 13 slices, of two tiles.
+local SMALL = [[
+data       { "csv", train = "many_rows.csv", target = "last" }
+batch      (640)
+model      { linear "a" { 392 }, linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1, seed = 3 }
+]]
+
+local GPT = [[
+data       { "text", train = "hopper.txt", context = 24, split = { eval = 2 } }
+batch      (3)
+accumulate (2)
+model(function(batch)
+    local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
+    x = times(2) "h" {
+        residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
+                   linear "proj" { 40 }, dropout(0.1) },
+        residual { layernorm "ln_2" {}, linear "fc" { 160 }, gelu {}, linear "out" { 40 } },
+    } (x)
+    return unembed { "wte" } (layernorm "ln_f" {} (x))
+end)
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 1e-2 }
+train      { updates = 8, seed = 3 }
+]]
+
+local TEXTS = { layouts = LAYOUTS, small = SMALL, gpt = GPT }
+
+-- A copy of gagen's scripts in which all products have twins, of at most three blocks.
+local function small_twins(t, programs)
+    local dev = t.root .. "/" .. programs.folder() .. "/hopper_dev"
+    t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
+    local text = host.read "gen/emit/targets/cuda/hopper.lua"
+    for from, to in next, { ["local LEAST = 1e9"] = "local LEAST = 1",
+        ["local BLOCKS, FEW = 132, 4"] = "local BLOCKS, FEW = 3, 1" } do
+        local count
+        text, count = text:gsub(from, to)
+        t.equal(count, 1)
+    end
+    t.write(dev .. "/gen/emit/targets/cuda/hopper.lua", text)
+    return dev
+end
+
+local function build(t, programs, name, precision, target)
+    programs.write_sines("many_rows.csv", 640, 40)
+    local bytes = {}
+    for k = 1, 600 do bytes[k] = string.char(97 + (k * k + k // 7) % 23) end
+    t.write(programs.folder() .. "/data/hopper.txt", table.concat(bytes))
+    local text = TEXTS[name] .. ('precision "%s"\ntarget "%s"\n'):format(precision, target)
+    return programs.build(("hopper_%s_%s_%s"):format(name, precision, target), text,
+        target == "cuda" and { options = { "--dev", small_twins(t, programs) } } or nil)
+end
+
+-- Settings of a run in which each twin is taken that compares right.
+local function forced(settings)
+    local list = { "GAGEN_TWINS=all" }
+    return table.move(settings or {}, 1, #(settings or {}), 2, list)
+end
+
+-- A run's folder of dumps, its lines, and the hash of its choices.
+local function run(t, programs, p, env)
+    local folder = t.temp()
+    local result = programs.train(p, { "--cycles", 1, "--dump", folder, env = env })
+    local checkpoint = t.shell(("cat %s/*/manifest.json"):format(result.checkpoint)).out
+    return folder, result.err, checkpoint:match '"tuning_sha256":"(%x*)"'
+end
+
+-- === results =====================================================================================
+
+for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gpt", "bf16", 12 } } do
+    local name, precision, twins = case[1], case[2], case[3]
+    add(("%s in %s, by twins alone, is that of the C target"):format(name, precision), function(t)
+        if precision == "f16" then t.long() end
+        devices.needs_library(t)
+        local programs, environment = devices.open(t)
+        local p = build(t, programs, name, precision, "cuda")
+        local _, count = host.read(p.folder .. "/launch.c"):gsub("= {%.name = ", "")
+        assert(count >= twins, count)
+        local found, lines, hash = run(t, programs, p, environment(forced(devices.checked(1))))
+        assert(not lines:find("sm_90a", 1, true), lines)      -- none was refused
+        t.equal(#hash, 64)
+        local oracle = programs.dump(build(t, programs, name, precision, "c"), { "--cycles", 1 })
+        programs.close(found, oracle, (name == "gpt" and 4 or 1) * U[precision], { "parameters", "gradients" },
+            programs.distance)
+    end)
+end
+
+add("the order of threads, copies and blocks changes no bit", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "layouts", "bf16", "cuda")
+    local expected = run(t, programs, p, environment(forced()))
+    for seed = t.all and 1 or 2, t.all and 3 or 2 do
+        programs.identical(run(t, programs, p, environment(forced(devices.checked(seed)))), expected,
+            { "parameters", "gradients" })
+    end
+end)
+
+-- === each wait, arrival, fence and barrier is needed ==============================================
+
+local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();", "ga_gate_expect%b();",
+    "if %([^\n]*speaks%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%d>%(%);",
+    "__syncthreads%(%);", "__syncwarp%(%);" }
+
+-- Left out of the text where the environment has its number: so that all are compiled once.
+local SWITCH = [[
+extern "C" char *getenv(const char *);
+extern "C" int atoi(const char *);
+static int left_out() { const char *number = getenv("LEFT_OUT"); return number ? atoi(number) : 0; }
+]]
+
+-- The text in which each of these calls has a switch, and the calls. They are those of ga_strip_store and of all
+-- functions of hopper_product.cu.
+local function with_switches(text)
+    local calls = {}
+    local function switched(first, last)
+        local from = assert(text:find(first, 1, true))
+        local to = assert(text:find(last, from, true))
+        local part = text:sub(from, to)
+        for _, call in ipairs(CALLS) do
+            part = part:gsub(call, function(found)
+                calls[#calls + 1] = found
+                return ("if (left_out() != %d) { %s }"):format(#calls, found)
+            end)
+        end
+        text = text:sub(1, from - 1) .. part .. text:sub(to + 1)
+    end
+    switched("GA_DEVICE void ga_strip_store", "\n}")
+    switched("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum")
+    return SWITCH .. text, calls
+end
+
+-- A run of the small program with this text of kernels and these settings.
+local function edited(t, text, settings)
+    local programs, environment = devices.open(t)
+    local folder = t.temp()
+    t.write(folder .. "/kernels.cu", text)
+    local env = environment(settings)
+    env[#env + 1] = "GAGEN_KERNELS=" .. folder
+    return programs.train(build(t, programs, "small", "bf16", "cuda"), { "--cycles", 1, env = env, status = false })
+end
+
+local function small_kernels(t)
+    devices.needs_library(t)
+    return host.read(build(t, devices.open(t), "small", "bf16", "cuda").folder .. "/kernels.cu")
+end
+
+add("found: each wait, arrival, fence, commit and barrier left out", function(t)
+    local text, calls = with_switches(small_kernels(t))
+    t.equal(#calls, 15)
+    for i = 0, #calls do
+        local settings = forced(devices.checked(1))
+        settings[#settings + 1] = "LEFT_OUT=" .. i
+        local result = edited(t, text, settings)
+        if i == 0 then
+            t.equal(result.status, 0, result.err)
+        elseif result.status ~= 3 or not result.err:find "device: [bdmruw]" then
+            error(("%s left out is not found: %s"):format(calls[i], result.err))
+        end
+    end
+end)
+
+-- Wrong texts, and the finding of each.
+local WRONG = {
+    { "ga_registers_more<232>", "ga_registers_more<240>", "setmaxnreg: %d+ registers of 65536" },
+    { "(ga_uint64)1 << 62;", "(ga_uint64)2 << 62;", "a descriptor without the swizzle of 128 bytes" },
+    { "ga_box(to, from, gate, k0, i0);", "ga_box(to + 128, from, gate, k0, i0);", "no multiple of 1024 bytes" },
+    { "ring + n % GA_RING * GA_SLICE_BYTES;", "ring + (n + 1) % GA_RING * GA_SLICE_BYTES;",
+        "not all copied as boxes" },
+    { "ga_gate_wait(empty + place, ~(n / GA_RING) & 1);", "", "device: " },
+    { "ga_gate_init(empty + place, 2);", "ga_gate_init(empty + place, 1);", "device: " },
+    { "while (!ga_gate_opens(gate, phase)) {", "if (!ga_gate_opens(gate, phase)) {", "device: " },
+}
+
+add("found: wrong descriptors, places, counts and waits", function(t)
+    local text = small_kernels(t)
+    for i, case in ipairs(WRONG) do
+        if t.all or i % 2 == 1 then
+            local from, to = text:find(case[1], 1, true)
+            local result = edited(t, text:sub(1, from - 1) .. case[2] .. text:sub(to + 1), forced(devices.checked(2)))
+            t.match(result.err, case[3])
+        end
+    end
+end)
+
+-- === the choice ==================================================================================
+
+add("a twin with wrong results is not taken, and a line says so", function(t)
+    local text, count = small_kernels(t):gsub("strip%[v / 4%]%[v %% 4%] = sum", "strip[v / 4][v %% 4] = 1.01f * sum")
+    t.equal(count, 1)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local folder = t.temp()
+    t.write(folder .. "/kernels.cu", text)
+    local function with(name)
+        local env = environment { "GAGEN_TWINS=" .. name }
+        env[#env + 1] = "GAGEN_KERNELS=" .. folder
+        return run(t, programs, p, env)
+    end
+    local found, lines, hash = with "all"
+    local _, refused = lines:gsub("linear[%w_]+: %d+ results of its kernel for sm_90a are wrong, mma%.sync", "")
+    assert(refused >= 2, lines)
+    t.equal(hash, "")
+    programs.identical(found, (with "none"), { "parameters", "gradients" })
+end)
+
+add("without a driver that describes boxes, or another device, the other kernels are used", function(t)
+    devices.needs_library(t)
+    local programs, environment, build_folder = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local expected = run(t, programs, p, environment { "GAGEN_TWINS=none" })
+    local library = t.temp()
+    t.shell(("cp %s/device/lib/*.h %s"):format(build_folder, library))
+    t.write(library .. "/libdevice.so", (host.read(build_folder .. "/device/lib/libdevice.so")
+        :gsub("cuTensorMapEncodeTiled", "cuTensorMapEncodeOther")))
+    for _, name in ipairs { "libcuda.so.1", "libnvrtc.so.13", "libnccl.so.2" } do
+        t.shell(("ln -s libdevice.so %s/%s"):format(library, name))
+    end
+    local env = environment(forced())
+    env[#env + 1] = "LD_LIBRARY_PATH=" .. library
+    local found, lines, hash = run(t, programs, p, env)
+    t.contains(lines, "its driver has no cuTensorMapEncodeTiled, mma.sync computes all products")
+    t.equal(hash, "")
+    programs.identical(found, expected, { "parameters", "gradients" })
+    for _, arch in ipairs { 80, 100 } do
+        found, lines, hash = run(t, programs, p, environment(forced { "GAGEN_DEVICE_ARCH=" .. arch }))
+        assert(not lines:find("mma.sync", 1, true), lines)
+        t.equal(hash, "")
+        programs.identical(found, expected, { "parameters", "gradients" })
+    end
+end)
+
+add("where a device has no memory to compare a twin, it is not taken", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local planned = 0
+    for _, arena in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).arenas) do
+        planned = planned + (arena.memory == "device" and (arena.bytes + 255) // 256 * 256 or 0)
+    end
+    local _, lines, hash = run(t, programs, p, environment(forced { "GAGEN_DEVICE_MEMORY=" .. planned + 4096 }))
+    t.match(lines, "linear[%w_]+: no memory to compare its kernel for sm_90a, mma%.sync computes it")
+    t.equal(hash, "")
+end)
+
+add("GAGEN_TWINS is all or none", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local result = programs.train(build(t, programs, "small", "bf16", "cuda"),
+        { env = environment { "GAGEN_TWINS=some" }, status = 1 })
+    t.contains(result.err, 'GAGEN_TWINS: found "some", expected all or none')
+end)
+
+add("tuning.json keeps the choices of a device and its kernels, their hash goes to checkpoints", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local json = t.load "tests/lua/json.lua"
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local path = p.folder .. "/tuning.json"
+    host.remove(path)
+    local function train(more)
+        local o = { "--cycles", 1, env = environment() }
+        return programs.train(p, table.move(more or {}, 1, #(more or {}), #o + 1, o))
+    end
+    local function hash_of(result)
+        return t.shell(("cat %s/*1/manifest.json"):format(result.checkpoint)).out:match '"tuning_sha256":"(%x*)"'
+    end
+    local first = train()
+    local kept = json.read(host.read(path))
+    t.equal(kept.device, "test device sm_90")
+    local names = 0
+    for _, taken in next, kept.twins do
+        names = names + 1
+        t.equal(taken, false)                   -- the library's events have no times: nothing is faster
+    end
+    assert(names >= 2, names)
+    t.equal(hash_of(first), "")
+
+    t.write(path, (host.read(path):gsub("false", "true")))
+    local text, second = host.read(path), train()
+    t.equal(host.read(path), text)
+    t.equal(hash_of(second), select(3, run(t, programs, p, environment(forced()))))
+
+    local resumed = programs.train(p, { "--cycles", 2, "--checkpoint", second.checkpoint, "--resume", "latest",
+        env = environment { "GAGEN_TWINS=none" } })
+    t.match(resumed.err, "tuning_sha256")
+
+    t.write(path, (text:gsub("test device", "another device")))
+    t.equal(hash_of(train()), "")
+    t.equal(json.read(host.read(path)).device, "test device sm_90")
+    host.remove(path)
+end)
+
+-- Ranks would have other bits if they took other kernels.
+add("ranks take a twin where all of them do", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    programs.write_sines("many_rows.csv", 640, 40)
+    local p = programs.build("hopper_ranks", SMALL:gsub("batch      %(640%)", "batch (320)")
+        .. 'precision "bf16"\ntarget "cuda"\nparallel "ddp"\n',
+        { options = { "--dev", small_twins(t, programs) } })
+    local function ranks(command, name)
+        local folder = t.temp()
+        local before = { t.root .. "/tests/device/ranks", "2", "sh", "-c", command .. 'exec "$@"', "train" }
+        local result = programs.train(p, { "--cycles", 1, "--dump", folder, before = before,
+            env = environment { "GAGEN_TWINS=" .. name } })
+        return folder, t.shell(("cat %s/*/manifest.json"):format(result.checkpoint)).out
+            :match '"tuning_sha256":"(%x*)"'
+    end
+    local none, nothing = ranks("", "none")
+    local all, hash = ranks("", "all")
+    local one, agreed = ranks('[ "$RANK" = 0 ] || export GAGEN_TWINS=none; ', "all")
+    t.equal(#hash, 64)
+    t.equal(nothing .. agreed, "")
+    programs.identical(one, none, { "parameters" })
+    programs.close(all, none, U.bf16, { "parameters" }, programs.distance)
+end)
+
+-- === compilers and plan ===================================================================================
+
+add("NVRTC compiles every layout for sm_90a without spills, and has products go on beside each other", function(t)
+    local programs, _, build_folder = devices.open(t)
+    for _, precision in ipairs { "bf16", t.all and "f16" or nil } do
+        local p = build(t, programs, "layouts", precision, "cuda")
+        local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "90a",
+            t.all and "80" or nil }
+        if result.status == 77 then t.not_run("no libnvrtc here") end
+        t.equal(result.status, 0, result.err)
+        local twins, version = {}, result.out:match "^NVRTC ([%d.]+)\n"
+        for arch, name, registers, bytes in result.out:gmatch "\nsm_(%w+) ([%w_]+) +(%d+) registers +(%d+) bytes" do
+            for _, part in ipairs { "_boxes", "_parts", "_sums", "_totals" } do
+                if name:sub(-#part) == part then
+                    t.equal(arch, "90a")
+                    twins[#twins + 1] = ("%s %s %s %s\n"):format(precision, name, registers, bytes)
+                end
+            end
+        end
+        table.sort(twins)
+        local file = ("tests/nvrtc/%s/twins_%s.txt"):format(version, precision)
+        if t.environment "GAGEN_NVRTC_TABLES" then t.write(file, table.concat(twins)) end
+        t.equal(table.concat(twins), host.read(file) or t.not_run("no table of NVRTC " .. version))
+    end
+end)
+
+add("the plan predicts products with a twin by the rate of the twin", function(t)
+    local programs = devices.open(t)
+    local spec = programs.folder() .. "/hopper_plan.lua"
+    t.write(spec, (SMALL:gsub("many_rows.csv", "digits/digits.csv.gz"):gsub("batch      %(640%)", "batch (1280)")
+        :gsub("model +%b{}", 'model { linear "a" { 1024 }, linear "b" { 1024 }, linear "out" { 10 } }'))
+        .. 'precision "bf16"\ntarget "cuda"\n')
+    local plan = programs.plan { spec = spec }
+    local found = {}
+    for _, kernel in ipairs(plan.kernels) do found[kernel.name] = kernel.predicted_us end
+    t.near(found.b_forward, 2 * 1280 * 1024 * 1024 / 470e12 * 1e6, 1e-9)
+    local parts
+    for _, arena in ipairs(plan.arenas) do parts = arena.name == "device_parts" and arena.bytes or parts end
+    t.equal(parts, 2 * 132 * 128 * 256 * 4)
+end)
+
+return tests
