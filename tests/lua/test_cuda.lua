@@ -162,8 +162,8 @@ add("a cycle of too many nodes is launched as graphs of micro-steps", function(t
     local text = [[
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (1)
-accumulate (1340)
-model      { linear "fc1" { 4 }, tanh {}, linear "fc2" { 4 }, tanh {}, linear "fc3" { 10 } }
+accumulate (1430)
+model      { linear "fc1" { 4 }, tanh {}, linear "fc2" { 4 }, tanh {}, linear "fc3" { 4 }, tanh {}, linear "fc4" { 10 } }
 loss       "cross_entropy"
 optimizer  { "adamw", lr = 1e-2 }
 train      { updates = 2, seed = 1 }
@@ -174,10 +174,10 @@ train      { updates = 2, seed = 1 }
     local events = programs.events(p, { "--cycles", 1, "--dump", folder, env = environment() })
     programs.close(folder, expected, 1e-12)
     local use, plan = events[#events - 1], programs.plan(p)
-    t.equal(use.graph_launches, 1340)
+    t.equal(use.graph_launches, 1430)
     t.equal(use.graph_kernels, plan.graph.nodes_per_cycle)
     t.equal(plan.graph.of, "micro-step")
-    t.match(programs.gagen { "plan", p.spec }.out, "graph  +a cycle has 20,106 nodes: each micro%-step is a graph of at")
+    t.match(programs.gagen { "plan", p.spec }.out, "graph  +a cycle has 21,457 nodes: each micro%-step is a graph of at")
 end)
 
 add("stopped at every micro-step, watched, and resumed", function(t)
