@@ -131,7 +131,7 @@ static void exchanges(void **state) {
     float one = 1;
     const ga_exchange wrong = {.kind = GA_ALL_REDUCE, .values = &one, .n = 1, .type = GA_F64, .wire = GA_BF16};
     assert_int_equal(ga_comm_start(g->comm, 3, &wrong, &e), GA_BUG);
-    assert_has(e.msg, "exchange of F64 as BF16");
+    assert_has(e.msg, "all-reduce of F64 as BF16");
     assert_int_equal(ga_comm_start(g->comm, 256, &wrong, &e), GA_BUG);
     assert_has(e.msg, "request 256: not in 0..255");
 }
