@@ -67,7 +67,7 @@ local function extend(node, more, instead)
     node.ins, node.outs, node.signature = by.ins, by.outs, ordered.copy(signature, lists)
 end
 
--- What lies between statistics at one place of a body and the node that normalises at another: the node that moves the
+-- The nodes between statistics at one place of a body and the node that normalises at another: the node that moves the
 -- running ones, and those that must come later; nil: some other node reads the statistics.
 local function between(body, from, to, statistics)
     local moves, later = nil, {}

@@ -27,7 +27,7 @@ local function refuse_scope(g, config)
     end
 end
 
---- What a graph's state_file is: { folder, fraction, arrays = names of the states in it, window = elements of each that
+--- The state_file of a graph: { folder, fraction, arrays = names of the states in it, window = elements of each that
 --- pass through memory at once }; nil: all state lies in memory.
 function state_file.of(g, config)
     if not config.nvme then return nil end

@@ -10,8 +10,8 @@
 
 enum { GA_TWIN_PARAMETERS = 40, GA_BOX_COLUMNS = 64 };
 
-/* What a comparison passes for a parameter: arrays of made-up 16-bit or f32 numbers, an array of zeros (n: bytes), 0.5,
- * 0, whether the kernel adds to its result. */
+/* The argument that a comparison passes for a parameter: arrays of made-up 16-bit or f32 numbers, an array of zeros
+ * (n: bytes), 0.5, 0, whether the kernel adds to its result. */
 typedef enum ga_made {
     GA_MADE_HALF,
     GA_MADE_REAL,

@@ -248,7 +248,7 @@ static void parameters_gather(ga_worker *w, model *m) {
 }
 
 //@ sent()
-/* What this rank sends of its parameters: made once per update, in 16 bits where kernels read these. */
+/* Makes the values that this rank sends of its parameters, once per update: in 16 bits where kernels read these. */
 static void sent_pack(ga_worker *w, model *m) {
     for (ga_tiles t = ga_tiles_begin(w, m->sent.count); ga_tile_next(&t);)
         ga_sent_pack(&m->sent, (int)t.index, m->flat_w, m->words);

@@ -209,7 +209,7 @@ struct Operand {  // as its descriptor says: 16 bytes a unit
     }
 };
 
-// What all threads of a product must know: that copies have brought all of it.
+// All threads of a product must know that copies have brought all of it.
 void check_operand(const Range &r, char name) {
     unsigned there = 0;
     for (const Box &b : h.boxes)

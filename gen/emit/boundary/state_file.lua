@@ -60,7 +60,7 @@ function state_file.closing(g)
     return g.state_file and sections.lines { "ga_state_file_close(m->state_file);" } or text.block("")
 end
 
---- What the plan says of the memory of a state, and its bytes.
+--- The plan's line for the memory of a state, and its bytes.
 function state_file.arena(g, config, what, element)
     return what .. ", the last of it in a file", element * state_files.in_memory(g.state_file,
         division.state_elements(g, config.ranks))

@@ -275,7 +275,7 @@ function step.passes(g, config, context)
     }
 end
 
--- What is made once per update behind it: copies of weights, what a rank sends of its parameters.
+-- Calls behind an update: they make copies of weights, and the parameters in 16 bits that a rank sends.
 local function view_lines(g, list, target)
     if sent.is_used(g) then list[#list + 1] = ("sent_pack(%s, m);"):format(target.worker) end
     return #list > 0 and list or { target.no_views }

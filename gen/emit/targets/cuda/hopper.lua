@@ -50,8 +50,8 @@ end
 
 local KIND = { bf16 = "HALF", f16 = "HALF", f32 = "REAL" }
 
--- What a comparison gives a kernel for a tensor: "HALF 4096 1", elements or bytes of an array and whether it is a
--- result; or for one number.
+-- The argument that a comparison gives a kernel for a tensor: "HALF 4096 1", elements or bytes of an array and
+-- whether it is a result; or for one number.
 local function made(t, shape, is_result)
     if #t.shape == 0 then return t.moves and "REAL 1 0" or "NUMBER 0 0" end
     local kind, n = KIND[t.dtype] or t.kind == "scalar" and "ZERO" or "REAL", graph.elements(shape)

@@ -272,7 +272,7 @@ local function bucket_section(g, arguments)
     return { "windows", own }
 end
 
--- What ranks exchange in micro-steps and at the boundary, in front of its callers.
+-- Exchanges of ranks in micro-steps and at the boundary, in front of their callers.
 local function exchanges(g, config, context, buckets)
     if not g.ranks then return false end
     local divided = g.sharded.parameters
