@@ -75,6 +75,22 @@ end)]] },
 end)]] },
 }
 
+--- A spec without its word parallel, for errors that are planted in gathers: a head of its own, whose weight the
+--- evaluation alone reads behind the forward pass, and 5 layers, which take turns in two windows.
+ranked.GATHERED = [[
+data       { "tokens", train = "parallel.bin", context = 6, split = { eval = 24 } }
+batch      (3)
+accumulate (2)
+model      { embedding "wte" { 11, 12 },
+             times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu { "tanh" }, linear "proj" { 12 } } },
+             layernorm "ln_f" {}, linear "head" { 11 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+memory     { logits = "chunked", logits_rows = 8 }
+train      { updates = 3, seed = 7 }
+eval       { every = 1 }
+]]
+
 local ROWS = {
     digits = 'data { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, '
         .. 'split = { fold = 2, of = 5 } }',

@@ -104,21 +104,7 @@ end
 
 -- === planted errors ==============================================================================
 
--- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers.
-local PLANTED = [[
-data       { "tokens", train = "parallel.bin", context = 6, split = { eval = 24 } }
-batch      (3)
-accumulate (2)
-model      { embedding "wte" { 11, 12 },
-             times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu { "tanh" }, linear "proj" { 12 } } },
-             layernorm "ln_f" {}, linear "head" { 11 } }
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1 }
-memory     { logits = "chunked", logits_rows = 8 }
-train      { updates = 3, seed = 7 }
-eval       { every = 1 }
-parallel   { %s }
-]]
+local PLANTED = ranked.GATHERED .. "parallel   { %s }\n"
 
 -- Modes; the chunks of SIZED begin and end inside of layers, those of OWNER belong to one rank each, those of HALF are
 -- gathered in 16 bits, with HALF2 to compare.

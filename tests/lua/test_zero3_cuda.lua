@@ -274,25 +274,9 @@ end)
 
 -- === planted errors ==============================================================================
 
--- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers take turns in two
--- windows.
-local PLANTED = [[
-data       { "tokens", train = "parallel.bin", context = 6, split = { eval = 24 } }
-batch      (3)
-accumulate (2)
-model      { embedding "wte" { 11, 12 },
-             times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu { "tanh" }, linear "proj" { 12 } } },
-             layernorm "ln_f" {}, linear "head" { 11 } }
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1 }
-memory     { logits = "chunked", logits_rows = 8 }
-train      { updates = 3, seed = 7 }
-eval       { every = 1 }
-parallel   "%s"
-target     "cuda"
-]]
+local PLANTED = ranked.GATHERED .. 'parallel   "%s"\ntarget     "cuda"\n'
 
--- What a run of the program ends with: the losses of its updates and evaluations, and its messages.
+-- The end of a run of the program: the losses of its updates and evaluations, and its messages.
 local function run_planted(t, mode, file, from, to)
     local programs, environment = devices.open(t)
     ranked.write_tokens(t, programs)
