@@ -41,6 +41,11 @@ function devices.checked(seed)
     return { "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
 end
 
+--- The same random order without the checks, whose run is several times as fast.
+function devices.ordered(seed)
+    return { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
+end
+
 -- The folder of the dump of a run with these options, and the losses of its updates.
 local function trained(t, programs, p, o)
     local folder, losses = t.temp(), {}

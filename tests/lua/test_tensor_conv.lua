@@ -200,7 +200,6 @@ end)
 local BATCHNORM = [[
 data      { "csv", train = "planes.csv", target = "last", shuffle = false }
 batch     (6)
-accumulate (2)
 model     (function(batch)
     local function conv(name, x, more)
         return conv2d(name) { 40, 3, padding = 1, stride = more and more.stride, bias = more ~= nil } (x)
@@ -242,7 +241,7 @@ add("batchnorm takes the statistics of tiles, joined or not, and of parts", func
         assert(found <= 1.25 * expected, ("%s: %s differs by %.3g, the C target's by %.3g"):format(name, where, found,
             expected))
         t.equal(kernels_of(p):find("joined to 3 parts", 1, true) ~= nil, name == "joined")
-        programs.identical(dump(name, "f16", "cuda", how, environment(checked(2))), folder,
+        programs.identical(dump(name, "f16", "cuda", how, environment(devices.ordered(2))), folder,
             { "parameters", "gradients" })
     end
 end)
