@@ -98,7 +98,7 @@ local function compare(t, case)
 end
 
 -- The cover of the triples with make test-all.
-for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 3 or 2, 100)) do
+for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 3 or 2, 3)) do
     add("as zero2 and as one rank: " .. cover.name(DIMENSIONS, case), function(t) compare(t, complete(case)) end)
 end
 
