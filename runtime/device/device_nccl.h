@@ -1,6 +1,6 @@
 /* device_nccl.h: collectives on device memory, in stream order; a graph may capture them. NCCL is
- * opened for two or more ranks only; with one rank a sum is the value itself. The device's counters
- * count them. All ranks make the same calls in the same order. NCCL connects the ranks at the first
+ * opened for two or more ranks only; with one rank a sum is the value itself. Each list of a group of comm.h has a
+ * communicator of its own; an exchange names its group. The device's counters count them, as those of comm.h. All ranks make the same calls in the same order. NCCL connects the ranks at the first
  * collective of a kind and size, which must not be in a capture. */
 #ifndef GA_DEVICE_NCCL_H
 #define GA_DEVICE_NCCL_H
@@ -9,7 +9,7 @@
 
 typedef struct ga_nccl ga_nccl;
 
-/* Collective over `comm` (of any comm_*.c); only open and ga_nccl_close use comm. */
+/* Collective over `comm` (of any comm_*.c), behind ga_comm_divide; only open and ga_nccl_close use comm. */
 int ga_nccl_open(ga_nccl **out, ga_device *d, ga_comm *comm, ga_err *e);
 /* Collective. Releases the device's graphs first: NCCL waits for ever for graphs that use its
  * communicator. NULL is allowed. */

@@ -1,6 +1,6 @@
 // exchanges: the parts of step.c in which ranks exchange, from device memory to device memory, in stream order.
 
-//@ buckets(overlap)
+//@ buckets(overlap, grouped)
 //% if overlap then
 /* Starts the sum of a bucket over the ranks, beside the rest of the backward pass. Only the last micro-step of a cycle
  * does. */
@@ -10,8 +10,13 @@
 static void bucket_start(queue *q, model *m, int i) {
     const ga_bucket *b = &m->division.buckets[i];
     const ga_address values = m->device_g + sizeof(real) * (size_t)b->offset;
+//% if grouped then
+    const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
+                             .wire = REAL, .group = m->division.groups[i]};
+//% else
     const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
                              .wire = REAL};
+//% end
     order(q, m->forked, q->stream, m->reducing);
     if (q->code == 0) q->code = ga_nccl_exchange(m->nccl, m->reducing, values, &sum, q->e);
 //% if not overlap then
@@ -106,7 +111,7 @@ static void parameters_gather(queue *q, model *m) {
     }
 }
 
-//@ connect(sharded)
+//@ connect(sharded, grouped)
 /* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at
  * the first one of a kind and size, and could not in a capture. */
 static int connect_ranks(model *m, ga_err *e) {
@@ -115,8 +120,13 @@ static int connect_ranks(model *m, ga_err *e) {
     for (int i = 0; i < m->division.count; i++) {
         const ga_bucket *b = &m->division.buckets[i];
         const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
+//% if grouped then
+        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
+                                 .type = REAL, .wire = REAL, .group = m->division.groups[i]};
+//% else
         const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
                                  .type = REAL, .wire = REAL};
+//% end
         GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &sum, e));
     }
 //% if sharded then

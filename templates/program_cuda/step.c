@@ -322,7 +322,7 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel, split)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists)
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);
@@ -333,6 +333,12 @@ int $(name)_model_push_step(model *m, ga_err *e) {
 //% end
     s->update = m->count.update;
     s->cycle = m->count.cycle;
+//% if lists > 0 then
+    for (int k = 1; k <= $lists; k++) {
+        s->lists[k - 1] = ga_comm_list(m->comm, k);
+        s->list_ranks[k - 1] = ga_comm_group_size(m->comm, k);
+    }
+//% end
     return ga_device_upload(m->device, m->block, s, sizeof *s, e);
 }
 

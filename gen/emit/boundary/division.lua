@@ -42,7 +42,7 @@ function division.step_rows(g, config)
     local rows = { { "double", "small[SMALL]", "sums over the ranks", before_norm(g, config) + 1 + norms(g) },
         { "integer", "norm_ends[NORMS]", "behind the tiles of this rank's gradient, of each group", norms(g) } }
     local count = g.handlers and #g.handlers
-    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler (set_shares)", count }
+    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler", count }
     return rows
 end
 
