@@ -187,6 +187,17 @@ int ga_nccl_small(ga_nccl *c, ga_cuda_stream s, ga_address values, size_t n, siz
     return GA_OK;
 }
 
+int ga_nccl_gather_equal(ga_nccl *c, ga_cuda_stream s, ga_address all, size_t n, ga_dtype t, ga_err *e) {
+    const nccl_ranks *g = &c->groups[0];
+    const ga_address own = all + (ga_address)g->rank * n * ga_dtype_bytes(t);
+    unsigned type = 0;
+    GA_TRY(type_of(t, &type, e));
+    if (g->comm)
+        GA_TRY(check(c, c->nccl.ncclAllGather(pointer(own), pointer(all), n, type, g->comm, s), "all-gather", e));
+    ga_device_count_collective(c->device, n * ga_dtype_bytes(t));
+    return GA_OK;
+}
+
 /* === exchanges by cuts ================================================================================== */
 
 typedef struct exchange {

@@ -25,6 +25,9 @@ int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_e
 /* The same of a GA_ALL_GATHER whose own cut lies elsewhere, at `own`. */
 int ga_nccl_gather(ga_nccl *c, ga_cuda_stream s, ga_address values, ga_address own, const ga_exchange *x, ga_err *e);
 
+/* Gathers n elements of each rank, in the order of the ranks: all has them, and this rank's own are in their place. */
+int ga_nccl_gather_equal(ga_nccl *c, ga_cuda_stream s, ga_address all, size_t n, ga_dtype t, ga_err *e);
+
 /* Sums n doubles in place; of the last `largest` of them each becomes the largest of the ranks. Counted without
  * bytes. */
 int ga_nccl_small(ga_nccl *c, ga_cuda_stream s, ga_address values, size_t n, size_t largest, ga_err *e);

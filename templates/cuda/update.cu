@@ -109,6 +109,16 @@ GA_KERNEL($threads) own_norms(step *s, const double *partials) {
     if (threadIdx.x == 0) s->small[SMALL_NONFINITE] = bad;
 }
 
+//@ give_statistics(threads)
+/* give_statistics: two numbers of each channel, and how many values of a channel this rank has, unless it is 0. */
+GA_KERNEL($threads) give_statistics(double *own, const real *first, const real *second, int channels, double values) {
+    const ga_int64 c = ga_thread_first();
+    if (c >= channels) return;
+    own[c] = first[c];
+    own[channels + c] = second[c];
+    if (c == 0 && values > 0) own[2 * channels] = values;
+}
+
 //@ take_part(threads)
 /* take_part: the sums of this rank's cut of a window, written to what it keeps of the gradient, or added. */
 GA_KERNEL($threads) take_part(real *kept, const real *window, ga_int64 n, bool adds) {

@@ -6,6 +6,7 @@ local cuda_step = require "emit.targets.cuda.step"
 local graphs = require "emit.targets.cuda.graphs"
 local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
+local statistics = require "emit.program.statistics"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
 
@@ -35,6 +36,10 @@ function cuda_files.arenas(g, config, add)
         if not DEVICE_ALONE[arena.name] then
             add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
         end
+    end
+    local numbers = statistics.most(g, config.ops)
+    if numbers > 0 then
+        add("device_statistics", numbers * 8, "device: statistics of batchnorm, of all ranks", "device", nil, true)
     end
     add("transfer", PAGE + 2 * layered, "pinned: between host and device", "pinned")
 end
@@ -85,6 +90,9 @@ local function model_fields(g, config)
             "ga_event forked, joined;",
         }
         local left, gathered = windows.events(g), chunks.events(g)
+        if config.sync_batchnorm then
+            ranks[#ranks + 1] = "size_t statistics_bytes;         /* statistics of batchnorm, of all ranks */"
+        end
         if left > 0 then ranks[#ranks + 1] = ("ga_event left[%d]; /* a bucket has left its window */"):format(left) end
         if gathered > 0 then
             ranks[#ranks + 1] = ("ga_event gathered[%d]; /* a chunk is in its window */"):format(gathered)

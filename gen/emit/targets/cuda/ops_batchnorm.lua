@@ -7,6 +7,7 @@ local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local kernels_batchnorm = require "emit.kernels.batchnorm"
 local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
 local ops = require "emit.targets.ops"
 local text = require "base.text"
 
@@ -122,6 +123,13 @@ function batchnorm.set(list)
     list.batchnorm_stats.blocks = { "batchnorm_stats", "batchnorm_joined" }
     list.batchnorm_stats.block = function(kernel)
         return kernel.node.ins.tiles and "batchnorm_joined" or "batchnorm_stats"
+    end
+    -- `gathers` of a launch: what the rank gives first, two inputs for each channel and the count of values, 0: none.
+    list.batchnorm_join.launch = function(node)
+        return ordered.copy(launches.full(node.size.C), { gathers = { "own_mean", "own_var", node.size.C, node.attrs.n } })
+    end
+    list.batchnorm_join_sums.launch = function(node)
+        return ordered.copy(launches.full(node.size.C), { gathers = { "own_sum", "own_moment", node.size.C, 0 } })
     end
     for _, name in ipairs { "batchnorm_running", "batchnorm_collect", "batchnorm_add" } do
         list[name].launch = function(node) return launches.full(node.size.C) end

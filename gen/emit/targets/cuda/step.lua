@@ -15,6 +15,7 @@ local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
+local statistics = require "emit.program.statistics"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
@@ -127,6 +128,11 @@ local function boundary_kernels(g, config, context, found)
         add("own_norms", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" },
             { threads = THREADS, largest = clip.takes_largest(config) })
     end
+    if config.sync_batchnorm then
+        add("give_statistics", { blocks = ("(unsigned)((channels + %d) / %d)"):format(THREADS - 1, THREADS),
+            threads = THREADS }, { "double *own", "const real *first", "const real *second", "int channels",
+            "double values" }, { threads = THREADS })
+    end
     if g.sharded.gradients then
         add("take_part", { blocks = ("(unsigned)((n + %d) / %d)"):format(THREADS - 1, THREADS), threads = THREADS },
             { "real *kept", "const real *window", "ga_int64 n", "bool adds" }, { threads = THREADS })
@@ -176,12 +182,17 @@ end
 
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)
-    local run, parameters, arguments = kernel.over_run, { "queue *q" }, {}
+    local run, l = kernel.over_run, kernel.launch
+    local parameters, arguments, out = { "queue *q", l.gathers and "model *m" or nil }, {}, {}
     for i, p in ipairs(kernel.parameters) do
-        if not run or p == "const step *s" then parameters[#parameters + 1] = cuda.operand_parameter(p) end
+        local found = l.gathers and ordered.find(cuda.gather_parameters, p) or run and p ~= "const step *s"
+        if not found then parameters[#parameters + 1] = cuda.operand_parameter(p) end
         arguments[i] = "&" .. p:match("([%a_][%w_]*)$")
     end
-    local out, l = {}, kernel.launch
+    if l.gathers then
+        out = { ("    ga_address all = gather_statistics(q, m, %s);"):format(table.concat(l.gathers, ", ")),
+            "    int ranks = ga_nccl_size(m->nccl);" }
+    end
     for _, p in ipairs(kernel.more or {}) do parameters[#parameters + 1] = p end   -- for the number of blocks alone
     if run then
         table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
@@ -288,6 +299,13 @@ local function bucket_section(g, arguments)
     return { "windows", own }
 end
 
+-- The numbers that a rank gives when statistics of batchnorm are gathered.
+local function statistics_sizes(g, config)
+    return text.block(table.concat(ordered.collect(statistics.list(g, config.ops), function(x)
+        return tostring(x.bytes // 8)
+    end), ", "))
+end
+
 -- Exchanges of ranks in micro-steps and at the boundary, in front of their callers.
 local function exchanges(g, config, context, buckets)
     if not g.ranks then return false end
@@ -296,8 +314,11 @@ local function exchanges(g, config, context, buckets)
         bucket_section(g, buckets),
         divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
         divided and { "chunks", {} } or g.sharded.state and { "gather", {} },
-        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements } }
-            or { "connect", { sharded = g.sharded.state, grouped = g.handlers ~= nil } },
+        config.sync_batchnorm and { "statistics", { sizes = statistics_sizes(g, config) } },
+        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements,
+            statistics = config.sync_batchnorm } }
+            or { "connect", { sharded = g.sharded.state, grouped = g.handlers ~= nil,
+                statistics = config.sync_batchnorm } },
         { "small_sum", { split = clip.weights_first(g, config) } },
     })
     return text.block((list:gsub("\n+$", "")))
@@ -313,8 +334,8 @@ local function step_text(g, config, context, header)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
-            twins = twins } },
-        ranks and { "order", {} }, { "includes", {} },
+            twins = twins, statistics = config.sync_batchnorm } },
+        ranks and { "order", {} }, { "includes", { statistics = config.sync_batchnorm } },
         b.ranges, b.cut, exchanges(g, config, context, b.buckets),
         { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
@@ -324,7 +345,7 @@ local function step_text(g, config, context, header)
         { "graphs", { play_cases = play, micro_cases = micro } },
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
-        { "evaluations", { name = name, chunked = chunked } },
+        { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
             gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
