@@ -216,11 +216,27 @@ local DRIVER = [[
 #include <stdio.h>
 #include <stdlib.h>
 #define CHECK(x) do { if (!(x)) { fprintf(stderr, "not so: %s: %s\n", #x, e.msg); exit(1); } } while (0)
-static int ignores(void *context, ga_tensor *gradients, int n, ga_err *e) {
-    (void)context, (void)gradients, (void)n, (void)e;
+static size_t elements(const ga_tensor *t) {
+    size_t count = 1;
+    for (int i = 0; i < t->rank; i++) count *= (size_t)t->shape[i];
+    return count;
+}
+/* As a function(g, w) return 2 * g * g end of the spec. */
+static int changes(void *context, ga_tensor *gradients, int n, ga_err *e) {
+    (void)context, (void)e;
+    for (int k = 0; k < n; k++) {
+        double *g = gradients[k].data;
+        for (size_t i = 0; i < elements(&gradients[k]); i++) g[i] = 2 * g[i] * g[i];
+    }
     return 0;
 }
-int main(void) {
+/* A line for each tensor: its name and values. */
+static int writes(void *file, const ga_tensor *t) {
+    fprintf(file, "%s", t->name);
+    for (size_t i = 0; i < elements(t); i++) fprintf(file, " %.17g", ga_get(t->data, t->dtype, (int64_t)i));
+    return fprintf(file, "\n") > 0 ? 0 : -1;
+}
+int main(int argc, char **argv) {
     handlers_library *m;
     ga_err e = {0};
     CHECK(handlers_library_open(&m, &(handlers_library_options){.threads = 1, .quiet = 1}, &e) == 0);
@@ -238,9 +254,13 @@ int main(void) {
     CHECK(x == rank - place + 1);
     CHECK(handlers_library_broadcast_in(m, ep, &x, sizeof x, 2, &e) == GA_INPUT);
     CHECK(handlers_library_reduce_in(m, 7, &x, 1, GA_F64, GA_SUM, -1, &e) == GA_INPUT);
-    CHECK(handlers_library_set_gradient_handler(m, ignores, NULL) == GA_INPUT); /* it would need whole gradients */
-    CHECK(handlers_library_set_gradient_handler(m, NULL, NULL) == 0);
+    CHECK(handlers_library_set_gradient_handler(m, changes, NULL) == 0);
     CHECK(handlers_library_cycle(m, &e) == 1);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%d", argv[argc - 1], rank);
+    FILE *f = fopen(path, "w");
+    CHECK(f && handlers_library_state_dict(m, false, writes, f, &e) == 0);
+    fclose(f);
     CHECK(handlers_library_all_gather_in(m, 0, &x, all, 1, GA_F64, &e) == 0 && all[3] == 3);
     handlers_library_close(m);
     if (rank == 0) puts("ok");
@@ -248,19 +268,34 @@ int main(void) {
 }
 ]]
 
-add("NAME.h: gather, reduce and broadcast over the own list", function(t)
+add("NAME.h: gather, reduce and broadcast over the own list; a handler changes what it sees of its list", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = programs.build("handlers_library", spec { file = write_rows(t, programs, 3), a = 3,
-        parallel = parallel("ep = " .. EP, MOE) }, { comm = "mpi", lib = true })
+    local file, folder = write_rows(t, programs, 3), t.temp()
+    local truth, reduction = handled.micro_batches(t, programs, file, 3), first_of { { "experts", PAIRS },
+        { "^tied", { { 0, 3 } }, "sum" } }
+    local p = programs.build("handlers_library", spec { file = file, a = 3, parallel = parallel("ep = " .. EP
+        .. ", ends = " .. ENDS, '{ "pipeline_shared", params = "tied.*", group = "ends" }, ' .. MOE) },
+        { comm = "mpi", lib = true })
     local drive = p.folder .. "/drive"
     t.write(drive .. ".c", DRIVER)
     local made = t.run { "mpicc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive, drive .. ".c",
         p.folder .. "/libhandlers_library.a", "-ljansson", "-lz", "-lm", "-lpthread" }
     t.equal(made.status, 0, made.err)
     local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", tostring(RANKS),
-        drive, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
+        drive, folder, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
     t.equal(result.status, 0, result.err)
     t.contains(result.out, "ok")
+    for rank = 0, RANKS - 1 do
+        for name, values in host.read(("%s/%d"):format(folder, rank)):gmatch "(%S+)([^\n]*)\n" do
+            local g, i = handled.expected(truth, name, rank, 3, reduction), 0
+            for value in values:gmatch "%S+" do
+                i = i + 1
+                local wanted = truth.start[name].values[i] - 0.5 * 2 * g[i] * g[i]
+                t.near(tonumber(value), wanted, 1e-7, ("rank %d: %s[%d]"):format(rank, name, i))
+            end
+            t.equal(i, #g)
+        end
+    end
 end)
 
 -- === refused =====================================================================================
