@@ -78,6 +78,10 @@ add("each handler: its formula, the dumps of the C target, the norm of the disti
     local event, plan = handled.last_update(log), programs.plan(p.cuda)
     handled.near(event.grad_norm, math.sqrt(handled.squares(truth, A, REDUCTION)), "grad_norm")
     t.equal({ event.collectives, event.comm_bytes }, { handled.calls_of(plan), plan.totals.comm_bytes_per_cycle })
+    local function bytes(rank)
+        return programs.tensors(("%s/gradients-%dof4.safetensors"):format(dump, rank))["h.0.experts.up.weight"].bytes
+    end
+    t.equal({ bytes(1) == bytes(2), bytes(3) == bytes(4), bytes(1) == bytes(3) }, { true, true, false })
     local known = programs.dump(p.c, on(t, "c", nil, nil, "--cycles", 1))
     programs.close(dump, known, 1e-12, own_files("parameters", "gradients"))
     if devices.gpus(t) > 0 then return end
