@@ -1,7 +1,8 @@
 /* device_nccl.h: collectives on device memory, in stream order; a graph may capture them. NCCL is
  * opened for two or more ranks only; with one rank a sum is the value itself. Each list of a group of comm.h has a
- * communicator of its own; an exchange names its group. The device's counters count them, as those of comm.h. All ranks make the same calls in the same order. NCCL connects the ranks at the first
- * collective of a kind and size, which must not be in a capture. */
+ * communicator of its own; an exchange names its group. The device's counters count collectives, as those of comm.h do.
+ * All ranks make the same calls in the same order. NCCL connects the ranks at the first collective of a kind and size,
+ * which must not be in a capture. */
 #ifndef GA_DEVICE_NCCL_H
 #define GA_DEVICE_NCCL_H
 #include "ranks/comm.h"

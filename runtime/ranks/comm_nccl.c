@@ -22,7 +22,7 @@ typedef struct star {
     int rank, size;   /* the place of this rank among them, and how many they are */
     const int *lists; /* of each rank the number of its list; NULL: all ranks are connected */
     int list;
-    int sockets[GA_RANKS_MAX]; /* by places */
+    int *sockets; /* by places; -1: not connected */
 } star;
 
 struct ga_comm {
@@ -43,6 +43,13 @@ typedef struct lowest_value {
     int32_t value, rank;
 } lowest_value;
 
+static int take_sockets(star *s, ga_err *e) {
+    s->sockets = malloc(sizeof(int) * (size_t)s->size);
+    if (!s->sockets) return ga_fail(e, GA_ENVIRONMENT, "no memory for the sockets of %d ranks", s->size);
+    for (int i = 0; i < s->size; i++) s->sockets[i] = -1;
+    return GA_OK;
+}
+
 int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     (void)wires;
     ga_rendezvous r;
@@ -52,6 +59,7 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     if (!c) return GA_BUG;
     c->stars[0].rank = r.rank;
     c->stars[0].size = r.size;
+    GA_TRY(take_sockets(&c->stars[0], e));
     GA_TRY(ga_pulse_open(&c->pulse, true, e));
     int code = ga_rendezvous_connect(&r, c->stars[0].sockets, e);
     if (code == GA_OK) code = ga_pulse_connect(&c->pulse, c, e);
@@ -64,9 +72,11 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
 
 void ga_comm_close(ga_comm *c) {
     if (!c) return;
-    for (int k = 0; k <= c->group_count; k++)
+    for (int k = 0; k <= c->group_count; k++) {
         for (int i = 0; i < c->stars[k].size; i++)
             if (c->stars[k].sockets[i] >= 0) close(c->stars[k].sockets[i]);
+        free(c->stars[k].sockets);
+    }
     ga_pulse_close(&c->pulse);
 }
 
@@ -264,7 +274,6 @@ int ga_comm_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int roo
 /* The ranks of the own list, not connected yet. */
 static star list_of(const ga_comm *c, const ga_group *g) {
     star s = {.lists = g->lists, .list = g->lists[c->stars[0].rank]};
-    for (int i = 0; i < GA_RANKS_MAX; i++) s.sockets[i] = -1;
     for (int rank = 0; rank < c->stars[0].size; rank++) {
         s.rank += g->lists[rank] == s.list && rank < c->stars[0].rank;
         s.size += g->lists[rank] == s.list;
@@ -295,6 +304,7 @@ int ga_comm_divide(ga_comm *c, const ga_group *groups, int count, ga_err *e) {
     c->named = groups;
     for (int k = 1; k <= count; k++) {
         c->stars[k] = list_of(c, &groups[k - 1]);
+        GA_TRY(take_sockets(&c->stars[k], e));
         c->group_count = k;
         GA_TRY(connect_lists(c, &c->stars[k], e));
     }

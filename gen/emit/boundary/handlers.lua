@@ -26,8 +26,8 @@ function handlers.groups(config)
     return #rows > 0 and { count = #rows, rows = sections.lines(rows) } or nil
 end
 
---- Arguments of the block `shares` of a target's update. holder: the argument of share_of; ranks_of(number): the text of
---- how many ranks the own list of a group has.
+--- Arguments of the block `shares` of a target's update. holder: the argument of share_of; ranks_of(number): the text
+--- of how many ranks the own list of a group has.
 function handlers.shares(g, config, holder, ranks_of)
     return { by_sum = config.loss.weight == "sum", lines = sections.lines(ordered.collect(g.handlers, function(entry, i)
         local group, value = entry.group, "1"

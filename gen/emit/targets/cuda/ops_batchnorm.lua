@@ -110,6 +110,12 @@ local function launch_of(name)
     end
 end
 
+-- The launch of a kernel behind a gather, to which the rank gives two inputs of each channel and the count of its values,
+-- 0: none.
+local function gathering(node, first, second, values)
+    return ordered.copy(launches.full(node.size.C), { gathers = { first, second, node.size.C, values } })
+end
+
 --- Sets the entries of batchnorm ops in the target's table.
 function batchnorm.set(list)
     for _, name in ipairs { "batchnorm_stats", "batchnorm", "batchnorm_sums", "batchnorm_dx" } do
@@ -124,13 +130,8 @@ function batchnorm.set(list)
     list.batchnorm_stats.block = function(kernel)
         return kernel.node.ins.tiles and "batchnorm_joined" or "batchnorm_stats"
     end
-    -- `gathers` of a launch: what the rank gives first, two inputs for each channel and the count of values, 0: none.
-    list.batchnorm_join.launch = function(node)
-        return ordered.copy(launches.full(node.size.C), { gathers = { "own_mean", "own_var", node.size.C, node.attrs.n } })
-    end
-    list.batchnorm_join_sums.launch = function(node)
-        return ordered.copy(launches.full(node.size.C), { gathers = { "own_sum", "own_moment", node.size.C, 0 } })
-    end
+    list.batchnorm_join.launch = function(node) return gathering(node, "own_mean", "own_var", node.attrs.n) end
+    list.batchnorm_join_sums.launch = function(node) return gathering(node, "own_sum", "own_moment", 0) end
     for _, name in ipairs { "batchnorm_running", "batchnorm_collect", "batchnorm_add" } do
         list[name].launch = function(node) return launches.full(node.size.C) end
     end
