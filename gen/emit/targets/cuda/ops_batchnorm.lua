@@ -110,8 +110,8 @@ local function launch_of(name)
     end
 end
 
--- The launch of a kernel behind a gather, to which the rank gives two inputs of each channel and the count of its values,
--- 0: none.
+-- The launch of a kernel behind a gather, to which the rank gives two inputs of each channel and the count of its
+-- values, 0: none.
 local function gathering(node, first, second, values)
     return ordered.copy(launches.full(node.size.C), { gathers = { first, second, node.size.C, values } })
 end
