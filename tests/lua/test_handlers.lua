@@ -281,8 +281,10 @@ add("NAME.h: gather, reduce and broadcast over the own list; a handler changes w
     local made = t.run { "mpicc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive, drive .. ".c",
         p.folder .. "/libhandlers_library.a", "-ljansson", "-lz", "-lm", "-lpthread" }
     t.equal(made.status, 0, made.err)
-    local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", tostring(RANKS),
-        drive, folder, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
+    local command = t.mpirun(RANKS)
+    table.move({ drive, folder }, 1, 2, #command + 1, command)
+    command.env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" }
+    local result = t.run(command)
     t.equal(result.status, 0, result.err)
     t.contains(result.out, "ok")
     for rank = 0, RANKS - 1 do
