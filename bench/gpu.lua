@@ -67,6 +67,7 @@ local function case_of(o, name, precision)
     for _, fields in ipairs { config, o.small and config.small or {} } do
         for key, value in pairs(fields) do case[key] = value end
     end
+    if o.small then case.title = case.title .. ", made small" end
     return cases.of(o, name .. "_" .. precision, case)
 end
 

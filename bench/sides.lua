@@ -96,7 +96,8 @@ local function torch_side(case, o, name, mode)
     if case.target == "cuda" then words[#words + 1] = "--cuda" end
     if case.threads then table.move({ "--threads", tostring(case.threads) }, 1, 2, #words + 1, words) end
     table.move(mode, 1, #mode, #words + 1, words)
-    local variables = table.move(MALLOC, 1, #MALLOC, 2, { case.threads and "OMP_NUM_THREADS=" .. case.threads })
+    local variables = table.move(MALLOC, 1, #MALLOC, 1, {})
+    if case.threads then variables[#variables + 1] = "OMP_NUM_THREADS=" .. case.threads end
     return { name = name, once = function()
         local result, why = finished(measured(with(variables, words)))
         if not result then return nil, why end
