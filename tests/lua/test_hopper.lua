@@ -94,11 +94,22 @@ end
 
 -- === results =====================================================================================
 
+add("descriptors: one product by boxes and warpgroups is that of mma.sync", function(t)
+    devices.needs_arch(t, 90)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local found, lines, hash = run(t, programs, p, environment(forced()))
+    assert(not lines:find("sm_90a", 1, true), lines)          -- none was refused
+    t.equal(#hash, 64)
+    programs.close(found, (run(t, programs, p, environment { "GAGEN_TWINS=none" })), U.bf16, { "parameters", "gradients" },
+        programs.distance)
+end)
+
 for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gpt", "bf16", 12 } } do
     local name, precision, twins = case[1], case[2], case[3]
     add(("%s in %s, by twins alone, is that of the C target"):format(name, precision), function(t)
         if precision == "f16" then t.long() end
-        devices.needs_library(t)
+        devices.needs_arch(t, 90)
         local programs, environment = devices.open(t)
         local p = build(t, programs, name, precision, "cuda")
         local _, count = host.read(p.folder .. "/launch.c"):gsub("= {%.name = ", "")
@@ -113,7 +124,7 @@ for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gp
 end
 
 add("the order of threads, copies and blocks changes no bit", function(t)
-    devices.needs_library(t)
+    devices.needs_arch(t, 90)
     local programs, environment = devices.open(t)
     local p = build(t, programs, "layouts", "bf16", "cuda")
     local expected = run(t, programs, p, environment(forced()))
