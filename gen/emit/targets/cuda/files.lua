@@ -156,8 +156,8 @@ function cuda_files.makefile()
     return { device = true, libs = text.block(" -ldl") }
 end
 
-local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/tuning", "device/twins",
-    "files/sha256" }
+local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/kernel_parts",
+    "device/tuning", "device/twins", "files/sha256" }
 
 --- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)
