@@ -16,6 +16,9 @@ local PAGE = 4096
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
+-- The arena that only a device with twins reserves (runtime/device/twins.c).
+local PARTS = "device_parts"
+
 -- Arenas of which no file has anything.
 local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
 
@@ -29,7 +32,7 @@ function cuda_files.arenas(g, config, add)
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     local parts = hopper.parts_bytes(hopper.of_graph(g))
-    if parts then add("device_parts", parts, "device: parts of products, on sm_90", "device") end
+    if parts then add(PARTS, parts, "device: parts of products, on sm_90 alone", "device") end
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -45,7 +48,7 @@ function cuda_files.arenas(g, config, add)
 end
 
 local function device_arenas(facts)
-    return ordered.collect(facts.arenas, function(a) return a.memory == "device" and a or nil end)
+    return ordered.collect(facts.arenas, function(a) return a.memory == "device" and a.name ~= PARTS and a or nil end)
 end
 
 -- Fields of `model` that only a program with a device has.
@@ -75,6 +78,7 @@ local function model_fields(g, config)
         "bool begun;                 /* and its work */",
         "bool goes_on;               /* nothing is to be done between the coming cycle and the next one */",
         "bool eager;                 /* kernel by kernel, without graphs */",
+        "ga_event probed[2];         /* of train-probe: before and behind a kernel */",
     }
     if #hopper.of_graph(g) > 0 then
         common[#common + 1] = "ga_twins twins;             /* products with two kernels, and which are taken */"
@@ -119,7 +123,8 @@ function cuda_files.sizes(config, context)
     local twins = #hopper.of(context.kernels)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
-        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil }
+        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil,
+        twins > 0 and ("PARTS_BYTES = %d, /* of their parts */"):format(hopper.parts_bytes(context.kernels)) or nil }
 end
 
 --- More arguments of model.c.
@@ -159,8 +164,8 @@ function cuda_files.makefile()
     return { device = true, libs = text.block(" -ldl") }
 end
 
-local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/tuning", "device/twins",
-    "files/sha256" }
+local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/kernel_parts",
+    "device/tuning", "device/twins", "files/sha256" }
 
 --- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)
