@@ -262,8 +262,8 @@ void check_cells(const Area &area, size_t offset, size_t bytes, Now now, const v
 
 // The area of these bytes, which is kept, or null.
 Area *allocated_area(uintptr_t address, size_t bytes) {
-    if (!contains(address, bytes)) return nullptr;
-    const Allocation *a = find(address);
+    const Allocation *a = contains(address, bytes) ? find(address) : find_pinned(address, bytes);
+    if (!a) return nullptr;
     Area &area = page_of(address);
     area = area_of(a->address, a->bytes, a->shadow);
     return &area;
@@ -373,6 +373,12 @@ Mark *new_shadow(size_t bytes) {
     void *p = mmap(nullptr, 2 * cells_of(bytes) * sizeof(Mark), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? nullptr : (Mark *)p;
+}
+
+Mark *new_written_shadow(size_t bytes) {
+    Mark *shadow = new_shadow(bytes);
+    for (size_t i = 0; shadow && i < cells_of(bytes); i++) shadow[i].when = INITIALISED;
+    return shadow;
 }
 
 void free_shadow(Mark *shadow, size_t bytes) {

@@ -6,6 +6,7 @@ local division = require "emit.boundary.division"
 local expr = require "base.expr"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
 local profile = require "emit.program.profile"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
@@ -76,13 +77,22 @@ local function fixed_bytes(facts)
     return sum
 end
 
+-- Whether an array lies over the flat space of trained parameters.
+local function is_dense(g, array)
+    local state = array:match "^state_(.*)"
+    return not state or not g.states:has(state) or g.states:get(state).dense
+end
+
 -- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
-local function planned_bytes(facts)
+local function planned_bytes(g, facts)
     local list = { "int64_t planned = PLANNED_BYTES;" }
     for _, arena in ipairs(facts.arenas) do
-        if arena.sharded then
-            list[#list + 1] = ("planned += (int64_t)m->memory[ARENA_%s].bytes;"):format(
-                arena.name:gsub("^device_", ""):upper())
+        local array = arena.name:gsub("^device_", "")
+        local there = arena.sharded and arena.memory == "device" and placed.on_device(g, array, is_dense(g, array))
+        if there then
+            list[#list + 1] = ("planned += (int64_t)bytes_of(&m->%s);"):format(there)
+        elseif arena.sharded then
+            list[#list + 1] = ("planned += (int64_t)m->memory[ARENA_%s].bytes;"):format(array:upper())
         end
     end
     if #list == 1 then list[1] = "const " .. list[1] end
@@ -125,7 +135,7 @@ local function parts(g, config, own, updates)
         length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
         groups = #config.rank_groups > 0, scale_started = scaler.lines(config).scale_started,
-        matrix = not own.device and profile.matrix(config) or false }
+        placed = placed.is_used(g), matrix = not own.device and profile.matrix(config) or false }
 end
 
 --- model.c.
@@ -150,9 +160,10 @@ function model.render(g, config, facts, context, updates, header)
             or { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),
+        { "open", { name = name, device = own.device, placed = placed.is_used(g), ranks = g.ranks, 
+            planned = planned_bytes(g, facts),
             target = text.ident(context.target.name) } },
-        { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g),
+        { "close", { name = name, device = own.device, placed = placed.is_used(g), parallel = own.parallel, divided = division.closing(g),
             filed = state_file.closing(g) } },
         { "predictions", {} }, sample.possible(g, config) and { "sample", {} },
     })

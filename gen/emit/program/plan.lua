@@ -10,6 +10,7 @@ local graph = require "graph.graph"
 local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
 local profile = require "emit.program.profile"
 local sent = require "emit.boundary.sent"
 local state_file = require "emit.boundary.state_file"
@@ -200,7 +201,8 @@ function plan.facts(g, config, kernel_list)
     end
     facts.cycle, facts.state_file = cycle_facts(config), state_file.facts(g, config)
     facts.graph = target.graph_facts and target.graph_facts(g)
-    facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate) or nil
+    facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate)
+        or placed.is_used(g) and threads.of_host(placed.updated(g) // config.ranks) or nil
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
     facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
         comm_bytes_per_cycle = bytes }

@@ -107,7 +107,8 @@ interface.fields = {
     field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
         .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: its "
         .. "last elements lie in a file"),
-    field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
+    field("open_shard", "function", "(name, shard, there): the lines that give a rank's part of an array its memory; "
+        .. "there: of a device, the shard of what lies on it; nil: all, false: nothing"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
 
     -- files and libraries

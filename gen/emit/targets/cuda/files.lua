@@ -168,7 +168,7 @@ end
 
 --- Whether a header of the runtime belongs to the program.
 function cuda_files.wants_header(name)
-    return not (name:match("team") or name:match("cores") or name:match("collect"))
+    return not name:match("collect")
 end
 
 return cuda_files
