@@ -8,14 +8,14 @@ int ga_placed_bucket(const ga_placed *p, int64_t at) {
     return i;
 }
 
-int ga_placed_open(ga_placed *p, const ga_division *d, const ga_place *places, ga_err *e) {
+int ga_placed_open(ga_placed *p, const ga_division *d, const ga_placing *places, ga_err *e) {
     *p = (ga_placed){.division = d, .places = places};
     int code = ga_shard_open(&p->values, d->own.count, e);
     if (code == GA_OK) code = ga_shard_open(&p->state, d->own.count, e);
     if (code == GA_OK) code = ga_shard_open(&p->updated, d->own.count, e);
     for (int k = 0; k < d->own.count && code == GA_OK; k++) {
         const ga_piece *own = &d->own.pieces[k];
-        const ga_place place = places[ga_placed_bucket(p, own->from)];
+        const ga_placing place = places[ga_placed_bucket(p, own->from)];
         if (place != GA_ON_HOST) ga_shard_add(&p->values, own->from, own->n);
         ga_shard_add(place == GA_ON_DEVICE ? &p->state : &p->updated, own->from, own->n);
     }

@@ -5,23 +5,23 @@
 #include "ranks/shard.h"
 
 /* Where a rank's own cut of a bucket lies. */
-typedef enum ga_place {
+typedef enum ga_placing {
     GA_ON_DEVICE,     /* all of it */
     GA_STATE_ON_HOST, /* the optimizer's state in host memory, values and gradients on the device */
     GA_ON_HOST        /* all of it in host memory */
-} ga_place;
+} ga_placing;
 
 /* The rank's elements by their places; the arrays of a device have nothing else than what lies there. */
 typedef struct ga_placed {
     const ga_division *division;
-    const ga_place *places; /* of each bucket */
+    const ga_placing *places; /* of each bucket */
     ga_shard values;        /* with values and gradients on the device */
     ga_shard state;         /* with their state there */
     ga_shard updated;       /* all others: the host updates them */
 } ga_placed;
 
 /* places: of each bucket of d; both must stay. */
-int ga_placed_open(ga_placed *p, const ga_division *d, const ga_place *places, ga_err *e);
+int ga_placed_open(ga_placed *p, const ga_division *d, const ga_placing *places, ga_err *e);
 void ga_placed_close(ga_placed *p);
 
 /* The bucket that has element `at` of the flat space. */

@@ -22,14 +22,14 @@ static void bucket_start(queue *q, model *m, int i) {
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
 
 //@ values_of()
-/* The array that has the values of a part or a bucket: the host's, which kernels read and write by the same address, or
- * the device's. */
-static ga_address values_in(bool on_host, const real *host, ga_address device) {
+/* An array of the host, which kernels read and write by the same address, or that of the device. */
+static ga_address array_in(bool on_host, const real *host, ga_address device) {
     return on_host ? (ga_address)(uintptr_t)host : device;
 }
 
+/* The one that has the values of a part. */
 static ga_address values_of(const model *m, const range *r, const real *host, ga_address device) {
-    return values_in(m->placed.places[r->bucket] == GA_ON_HOST, host, device);
+    return array_in(m->placed.places[r->bucket] == GA_ON_HOST, host, device);
 }
 
 //@ windows(overlap, windows, gaps, gap_rows, waits, collected, placed)
@@ -53,7 +53,7 @@ static void bucket_start(queue *q, model *m, int i, bool adds) {
     const ga_address window = m->windows + sizeof(real) * (size_t)WINDOWS[i];
 //% end
 //% if placed then
-    const ga_address kept = values_in(m->placed.places[i] == GA_ON_HOST, m->flat_g, m->device_g)
+    const ga_address kept = array_in(m->placed.places[i] == GA_ON_HOST, m->flat_g, m->device_g)
         + sizeof(real) * (size_t)ga_placed_at(&m->placed, i);
 //% else
     const ga_address kept = m->device_g + sizeof(real) * (size_t)ga_division_place(&m->division, i);

@@ -335,7 +335,7 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     for (const range *r = m->own.all.first; r < m->own.all.end; r++)
 //% if placed then
         exchange(q, r, 0, values_of(m, r, m->flat_w, m->device_w),
-                 values_in(m->placed.places[r->bucket] != GA_ON_DEVICE, m->state_ema, m->device_state_ema));
+                 array_in(m->placed.places[r->bucket] != GA_ON_DEVICE, m->state_ema, m->device_state_ema));
 //% else
         exchange(q, r, 0, m->device_w, m->device_state_ema);
 //% end
@@ -349,8 +349,8 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel, split, placed)
-//% if placed then
+//@ memory(name, by_epoch, uploads, downloads, parallel, split, some)
+//% if some then
 /* Copies what lies `there`, on the device, of an array of which the host has the elements `here`. */
 static int upload(model *m, ga_address device, const ga_shard *there, const real *host, const ga_shard *here,
                   ga_err *e) {

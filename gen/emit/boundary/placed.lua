@@ -42,6 +42,11 @@ function placed.on_device(g, array, dense)
     return not dense and "placed_" .. array or is_state and "placed.state" or "placed.values"
 end
 
+--- Whether some of what may lie in host memory lies on the device.
+function placed.has_some(g)
+    return placed.is_used(g) and not all_have(g, "values_on_host")       -- then all states are on the host too
+end
+
 --- The table of the places of buckets, for memory.c; nothing where all lies on the device.
 function placed.table(g)
     if not placed.is_used(g) then return {} end
@@ -49,7 +54,7 @@ function placed.table(g)
         return bucket.values_on_host and "GA_ON_HOST" or bucket.state_on_host and "GA_STATE_ON_HOST" or "GA_ON_DEVICE"
     end)
     return { "", "/* Where a rank's own cut of each bucket lies. */",
-        c_text.wrap("", "static const ga_place PLACES[] = {", list, "};") }
+        c_text.wrap("", "static const ga_placing PLACES[] = {", list, "};") }
 end
 
 --- The array that a kernel of the device measures, of parts that lie on the device or not; nil: as all others.

@@ -184,10 +184,8 @@ function ranges.types(rows, g)
         lists = cut and text.block(c_text.wrap("", "parts ", names, ";")) }
 end
 
--- The lists of parts that a program has. Each own part is on the device or on the host once more.
-local function parts_of(g)
-    return g.norm.others and { "own", "others" } or placed.is_used(g) and { "own", "own" } or { "own" }
-end
+-- The lists of parts that a program has.
+local function parts_of(g) return g.norm.others and { "own", "others" } or { "own" } end
 
 --- How many parts the ranges are cut into, at most: those of a rank, of the others too if it goes over them.
 function ranges.part_count(g, rows)
@@ -195,6 +193,7 @@ function ranges.part_count(g, rows)
     for _, row in ipairs(rows) do
         for _, part in ipairs(parts_of(g)) do count = count + update.parts(g, row.run, part) end
     end
+    if placed.is_used(g) then count = 2 * count end         -- once more, as what the device and what the host updates
     return count
 end
 

@@ -189,8 +189,7 @@ function memory.render(g, config, facts, context, header)
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), placed.is_used(g) and "open_placed" or device and "open_device_shard"
-                or "open_shard", placed.is_used(g) and { some = placed.on_device(g, "gradients", true) ~= false
-                or placed.on_device(g, "state_", true) ~= false } or {})) },
+                or "open_shard", placed.is_used(g) and { some = placed.has_some(g) } or {})) },
         g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges) },
         initial_values(g, params),
     })

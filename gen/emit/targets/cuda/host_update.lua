@@ -28,7 +28,7 @@ local function update_call(g)
 end
 
 -- Behind the update of a part.
-local function done() return { op = "values_done", kernel = { print = function(_, pad, _, behind)
+local function done() return { op = "values_done", ins = {}, outs = {}, signature = { ins = {}, outs = {} }, kernel = { print = function(_, pad, _, behind)
     return pad .. "values_done(w, m, r);" .. behind
 end } } end
 

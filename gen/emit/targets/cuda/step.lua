@@ -255,6 +255,7 @@ local function transfers(g, up)
             add(field, "m->" .. field, state.dense and "TRAINED" or state.elements)
         end
     end
+    if #out == 0 and not up then out[1] = "(void)m, (void)e; /* all of it lies in host memory */" end
     return block_of(out)
 end
 
@@ -330,7 +331,7 @@ local function step_text(g, config, context, header)
             gathers = g.sharded.state and not g.sharded.parameters, placed = placed.is_used(g) } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
-            split = ranks and clip.writes(config), placed = placed.is_used(g) } },
+            split = ranks and clip.writes(config), some = placed.has_some(g) } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
         { "load", { name = name, sharing = sharing, twins = twins } },
     })
