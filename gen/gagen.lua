@@ -24,6 +24,10 @@ local function generate(o, build, check)
         io.write(require "graph.print" (g))
         return nil
     end
+    if g.placement then
+        diag.fail(c.placement.at, ("parallel: placement = %q: a program for it is not offered yet; gagen plan shows it")
+            :format(c.placement.given), {})
+    end
     local files, facts = program.render(g, c)
     local folder = output.folder(c.name, o)
     program_folder.write(folder, files, { spec = o.spec, force = o.force,
@@ -68,7 +72,9 @@ function COMMANDS.check(o)
     if numbers then return equiv.run(o, numbers, g, c, facts.totals.flops_per_cycle) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
     for _, d in ipairs(g.decisions) do
-        if d.what == "chunks" then io.stderr:write(("%s: chunks: %s: %s\n"):format(o.spec, d.choice, d.why)) end
+        if d.what == "chunks" or d.what == "placement" then
+            io.stderr:write(("%s: %s: %s: %s\n"):format(o.spec, d.what, d.choice, d.why))
+        end
     end
     return 0
 end
