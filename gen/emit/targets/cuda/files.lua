@@ -16,7 +16,7 @@ local PAGE = 4096
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
 -- Arenas of which no file has anything.
-local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
+local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true, pool = true }
 
 --- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
@@ -33,7 +33,9 @@ function cuda_files.arenas(g, config, add)
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
         if not DEVICE_ALONE[arena.name] then
-            add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
+            local placed = g.placement ~= nil and arena.sharded ~= nil
+            add(arena.name, batch.arena_bytes(g, arena), placed and "pinned: of chunks on the host; copy for files of "
+                .. "others" or "copy for files", placed and "pinned" or nil, arena.sharded)
         end
     end
     add("transfer", PAGE + 2 * layered, "pinned: between host and device", "pinned")
