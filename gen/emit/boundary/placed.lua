@@ -3,7 +3,7 @@
 -- memory, which kernels read and write by the same addresses; the host updates it, by a kernel in C.
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
-local sections = require "emit.program.sections"
+local text = require "base.text"
 
 local placed = {}
 
@@ -62,6 +62,15 @@ function placed.measured(g, node, array)
     local region = node.scope
     if not placed.is_used(g) or not region or region.part ~= "own" or array[1] ~= "flat" then return nil end
     return ("values_of(m, r, m->flat_%s, m->device_%s)"):format(array[2], array[2])
+end
+
+--- The table of the places in the pool, for step.c; false without a pool.
+function placed.pool(g)
+    local pool = placed.is_used(g) and g.placement.pool
+    if not pool then return false end
+    return text.block(c_text.wrap("", "static const int64_t POOL[] = {", ordered.collect(g.buckets, function(_, i)
+        return tostring(pool.kept[i] or -1)
+    end), "};"))
 end
 
 --- Fields of the struct model. own_arrays: states with an array of their own; parts: of the ranges, of this rank.

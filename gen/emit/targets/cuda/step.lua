@@ -295,7 +295,7 @@ local function exchanges(g, config, context, buckets)
     local list = sections.render(context.template("program_cuda/exchanges.c"), {
         placed.is_used(g) and { "values_of", {} }, bucket_section(g, buckets),
         divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
-        divided and { "chunks", { placed = placed.is_used(g) } } or g.sharded.state and { "gather", {} },
+        divided and { "chunks", { placed = placed.is_used(g), pool = placed.pool(g) } } or g.sharded.state and { "gather", {} },
         divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements } }
             or { "connect", { sharded = g.sharded.state } },
         { "small_sum", { split = clip.writes(config) } },
