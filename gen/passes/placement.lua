@@ -4,8 +4,9 @@
 --   values_on_host    values and gradient too: values come up before each gather, gradients go down behind each sum
 --
 -- "auto" goes through the chunks as an eviction would, seen from the start of a cycle: the one whose first need lies
--- farthest goes first (eviction.lua). First their states go in this order, then their values and gradients; the fewest go
--- with which the plan is within memory.budget, as config.device_bytes counts it:
+-- farthest goes first (eviction.lua). First their states go in this order, then their values and gradients, until the
+-- plan is within memory.budget, as config.device_bytes counts it; if the last one was larger than need be, smaller ones
+-- come back, values first:
 --
 --   budget        of 4 chunks, needed in the order 1 2 3 4, the host has
 --   all           nothing
@@ -13,14 +14,15 @@
 --   less          all states, values and gradient of 4
 --   the least     all
 --
--- What is left of the budget is a pool: a chunk that lies on the host and is needed forward and backward stays in it
--- between these uses, so that it comes up once per micro-step. A program has these decisions as literals, so they hold for
--- any number of micro-steps, for a cycle that is gone on with in its midst, and before any training.
+-- Room that is left beside values on the host is a pool, before states come back: a chunk that lies on the host and is
+-- needed forward and backward stays there between these uses, so that it comes up once per micro-step. By bytes of the
+-- device values with their gradient save most of what moves, then the pool, then states. A program has these decisions as
+-- literals, so they hold for any number of micro-steps, for a cycle that is gone on with in its midst, and before any
+-- training.
 local diag = require "base.diag"
 local eviction = require "passes.eviction"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
-local pack = require "passes.pack"
 local pieces = require "passes.pieces"
 local text = require "base.text"
 local update_rule = require "passes.update_rule"
@@ -44,6 +46,8 @@ local function going(g, sizes)
     return list
 end
 
+local function fits(g, config) return config.device_bytes(g) <= config.budget end
+
 -- Puts the first n of these on the host: { bucket, field }.
 local function put(g, moves, n)
     for k, move in ipairs(moves) do g.buckets[move[1]][move[2]] = k <= n or nil end
@@ -58,16 +62,28 @@ local function moves_of(list)
     return moves
 end
 
--- The fewest of these moves with which the device has at most `budget` bytes; all of them if none do.
-local function fewest(g, config, moves)
+-- Makes the fewest of these moves with which the device has at most `budget` bytes; returns their number.
+local function make_fewest(g, config, moves)
     local low, high = 0, #moves
     while low < high do
         local middle = (low + high) // 2
         put(g, moves, middle)
-        if config.device_bytes(g) <= config.budget then high = middle else low = middle + 1 end
+        if fits(g, config) then high = middle else low = middle + 1 end
     end
     put(g, moves, low)
     return low
+end
+
+-- The last of n moves may have made more room than was missing: takes each one of `field` before it back that has room
+-- now, the last one first.
+local function take_back(g, config, moves, n, field)
+    for k = n - 1, 1, -1 do
+        local bucket = g.buckets[moves[k][1]]
+        if moves[k][2] == field and (field == "values_on_host" or not bucket.values_on_host) then
+            bucket[field] = nil
+            bucket[field] = not fits(g, config) or nil
+        end
+    end
 end
 
 -- The chunks that gpu_margin_mem_ratio keeps on the device, as a set; all are on the host so far, with `least` bytes.
@@ -83,42 +99,24 @@ local function kept_by_margin(g, config, sizes, least)
         put(g, moves_of { i }, on_device and 0 or 2)
     end
     for _, i in ipairs(kept) do stay(i, true) end
-    while #kept > 0 and config.device_bytes(g) > config.budget do stay(table.remove(kept), false) end
+    while #kept > 0 and not fits(g, config) do stay(table.remove(kept), false) end
     return set
 end
 
--- The times in a pass over a micro-batch, forward and backward, for which chunks stay in a pool of `room` elements:
--- blocks { chunk, size, from, to }, those that are needed again.
-local function stays_in(g, sizes, room)
-    local uses, list, loaded = {}, {}, {}
+-- Adds the pool, if it has room for a chunk on the host that is needed forward and backward. All that stay there are there
+-- when the backward pass begins, so they lie behind each other.
+local function add_pool(g, config, sizes)
+    local room = (config.budget - config.device_bytes(g)) // PAGE * PAGE // (g.real == "f64" and 8 or 4)
+    local uses, kept, elements = {}, {}, 0
     for _, name in ipairs { "forward", "backward" } do
         for _, i in ipairs(g.chunks.orders[name]) do
             if g.buckets[i].values_on_host then uses[#uses + 1] = i end
         end
     end
-    local steps = eviction.plan(uses, sizes, room, true)
-    for k, i in ipairs(uses) do
-        if not steps[k].load then
-            list[#list + 1] = { chunk = i, size = sizes[i], from = loaded[i], to = k }
-        end
-        loaded[i] = k
+    for k, step in ipairs((eviction.plan(uses, sizes, room, true))) do
+        if not step.load then kept[uses[k]], elements = elements, elements + sizes[uses[k]] end
     end
-    return list
-end
-
--- Adds the pool: places are chosen for all times at once; a chunk that would lie beyond the room passes by it.
-local function add_pool(g, config, sizes)
-    local room = (config.budget - config.device_bytes(g)) // PAGE * PAGE // (g.real == "f64" and 8 or 4)
-    local list = stays_in(g, sizes, room)
-    local elements = pack(list)
-    while elements > room do
-        table.sort(list, function(a, b) return a.offset + a.size < b.offset + b.size end)
-        table.remove(list)
-        elements = pack(list)
-    end
-    if #list == 0 then return end
-    local kept = {}
-    for _, block in ipairs(list) do kept[block.chunk] = block.offset end
+    if elements == 0 then return end
     g.placement.pool = { elements = elements, kept = kept }
     table.insert(g.arenas, { name = "pool", elements = elements, doc = "values of chunks on the host, between two uses" })
 end
@@ -131,8 +129,11 @@ local function fill(g, config, sizes)
     local least = config.device_bytes(g)
     if least > config.budget then return end            -- fit chooses another plan, or refuses this one
     local kept = kept_by_margin(g, config, sizes, least)
-    fewest(g, config, moves_of(ordered.collect(list, function(i) return not kept[i] and i or nil end)))
+    local moves = moves_of(ordered.collect(list, function(i) return not kept[i] and i or nil end))
+    local n = make_fewest(g, config, moves)
+    take_back(g, config, moves, n, "values_on_host")
     add_pool(g, config, sizes)
+    take_back(g, config, moves, n, "state_on_host")
 end
 
 local NAMES = { "values, gradient and state on the device", "values and gradient on the device, state on the host",

@@ -48,8 +48,8 @@ function plan.arenas(g, config)
         if by_rank then bytes = bytes * config.ranks end
         if sharded then
             what = ("%s: a rank's part"):format(what)
-            local elements = division.most_elements(g, sharded, config.ranks, memory == "device")
-            bytes = (elements > 0 or not g.placement) and pages(elements * element + 1) or 0
+            local n = division.most_elements(g, sharded, config.ranks, memory == "device")
+            bytes = n > 0 and pages(n * element + 1) or 0
         end
         if filed then what, bytes = state_file.arena(g, config, what, element) end
         list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
