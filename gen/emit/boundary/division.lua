@@ -62,7 +62,7 @@ function division.fields(g, rows)
         ("range parts[%d];"):format(ranges.part_count(g, rows)) }
     if g.norm.others then table.insert(list, 3, "part_lists others;       /* of all others */") end
     for _, line in ipairs(sent.fields(g)) do list[#list + 1] = line end
-    for _, line in ipairs(placed.fields(g, own_arrays(g))) do list[#list + 1] = line end
+    for _, line in ipairs(placed.fields(g)) do list[#list + 1] = line end
     for _, name in ipairs(own_arrays(g)) do
         list[#list + 1] = ("ga_shard shard_state_%s; /* this rank's elements of state_%s */"):format(name, name)
     end
@@ -107,25 +107,21 @@ end
 local function shard_lines(g, target)
     local list = placed.opening(g)
     for _, array in ipairs { "parameters", "gradients" } do
-        local there = placed.on_device(g, array, true)
+        local there = placed.on_device(g, array)
         for _, line in ipairs(g.sharded[array] and target.open_shard(array, "division.own", there) or {}) do
             list[#list + 1] = line
         end
     end
     for _, line in ipairs(sent.opening(g)) do list[#list + 1] = line end
     for _, name in ipairs(g.sharded.state and g.state_names or {}) do
-        local shard, dense = "division.own", g.states:get(name).dense
-        local function of_own(out, own)
-            list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. out, "&m->" .. own,
+        local shard = "division.own"
+        if not g.states:get(name).dense then
+            shard = "shard_state_" .. name
+            list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. shard, "&m->division.own",
                 "PARAMS", "TRAINED_PARAMS", states.table_of(g, name), "e" }, "));")
         end
-        if not dense then
-            shard = "shard_state_" .. name
-            of_own(shard, "division.own")
-            if placed.is_used(g) then of_own("placed_state_" .. name, "placed.state") end
-        end
-        local there = placed.on_device(g, "state_" .. name, dense)
-        local opened = not (g.state_file and dense) and target.open_shard("state_" .. name, shard, there)
+        local opened = not (g.state_file and g.states:get(name).dense)
+            and target.open_shard("state_" .. name, shard, placed.on_device(g, "state_" .. name))
         for _, line in ipairs(opened or {}) do list[#list + 1] = line end
     end
     return list
@@ -163,7 +159,7 @@ end
 function division.closing(g)
     if not g.ranks then return NOTHING end
     local list = { "ga_division_close(&m->division);", table.unpack(sent.closing(g)) }
-    for _, line in ipairs(placed.closing(g, own_arrays(g))) do list[#list + 1] = line end
+    for _, line in ipairs(placed.closing(g)) do list[#list + 1] = line end
     for _, name in ipairs(own_arrays(g)) do list[#list + 1] = ("ga_shard_close(&m->shard_state_%s);"):format(name) end
     return sections.lines(list)
 end

@@ -34,12 +34,12 @@ function placed.updated(g)
 end
 
 --- The shard of an array's elements that lie on the device: of "parameters", "gradients" or of a state. nil: all of
---- them do; false: none does. dense: whether the array lies over the flat space of trained parameters.
-function placed.on_device(g, array, dense)
+--- them do; false: none does.
+function placed.on_device(g, array)
     if not placed.is_used(g) then return nil end
     local is_state = array:find "^state_" ~= nil
     if all_have(g, is_state and "state_on_host" or "values_on_host") then return false end
-    return not dense and "placed_" .. array or is_state and "placed.state" or "placed.values"
+    return is_state and "placed.state" or "placed.values"
 end
 
 --- Whether some of what may lie in host memory lies on the device.
@@ -73,20 +73,16 @@ function placed.pool(g)
     end), "};"))
 end
 
---- Fields of the struct model. own_arrays: states with an array of their own; parts: of the ranges, of this rank.
-function placed.fields(g, own_arrays)
+--- Fields of the struct model.
+function placed.fields(g)
     if not placed.is_used(g) then return {} end
     local list = { "ga_placed placed;        /* which of this rank's elements lie on the device, and which do not */",
         "part_lists on_device;    /* of its parts: those that the device updates */",
         "part_lists on_host;      /* and the host */",
-        placed.is_mixed(g) and ("ga_event here[%d]; /* the gradient of a bucket has come to the host */"):format(
-            #g.buckets) or false,
         "ga_team *team;           /* the threads of the host's updates */", "ga_threads threads;",
         "ga_err error;            /* of worker 0 */" }
-    list = ordered.collect(list, function(line) return line or nil end)
-    for _, name in ipairs(own_arrays) do
-        list[#list + 1] = ("ga_shard placed_state_%s; /* of shard_state_%s: what lies on the device */"):format(name,
-            name)
+    if placed.is_mixed(g) then
+        list[#list + 1] = ("ga_event here[%d]; /* the gradient of a bucket has come to the host */"):format(#g.buckets)
     end
     return list
 end
@@ -96,11 +92,6 @@ function placed.opening(g)
     return placed.is_used(g) and { "GA_TRY(ga_placed_open(&m->placed, &m->division, PLACES, e));" } or {}
 end
 
-function placed.closing(g, own_arrays)
-    if not placed.is_used(g) then return {} end
-    local list = { "ga_placed_close(&m->placed);" }
-    for _, name in ipairs(own_arrays) do list[#list + 1] = ("ga_shard_close(&m->placed_state_%s);"):format(name) end
-    return list
-end
+function placed.closing(g) return placed.is_used(g) and { "ga_placed_close(&m->placed);" } or {} end
 
 return placed

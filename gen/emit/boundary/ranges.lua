@@ -38,7 +38,8 @@ for _, number in ipairs(NUMBERS) do READ[number[1]] = READ[number[1]] or "r->" .
 -- Arrays of m->partials have a place of their own in a row; a state too that does not lie over the flat space.
 local IN_PARTIALS = { partials = true, sums = true, scales = true }
 
--- Where a part lies in the arrays that kernels of a device read, if some of it lies in host memory.
+-- Where a part lies in the arrays that kernels of a device read, if some of it lies in host memory: rules that go over
+-- elements alone have states of all trained parameters.
 local ON_DEVICE = { w = "values", g = "values", state = "state" }
 
 -- The array of an operand of a kernel, and its place in a row; nil: the operand lies in no array of the flat space.
@@ -46,8 +47,7 @@ local ON_DEVICE = { w = "values", g = "values", state = "state" }
 local function array_of(g, item, device)
     local state = item:match("^state%.(.*)")
     if device and placed.is_used(g) and (state or ON_DEVICE[item]) then
-        if not state then return item, ON_DEVICE[item] end
-        return state, g.states:get(state).dense and ON_DEVICE.state or "placed_state_" .. state
+        return state or item, ON_DEVICE[state and "state" or item]
     end
     if state then
         local dense = g.state_file and "held" or g.sharded.state and "shard" or "flat"
@@ -209,9 +209,6 @@ local function places_of(g, rows)
         elseif name == "held" then
             places[#places + 1] = "if (file) next->segment = ga_state_file_add(file, p->at + from - p->from, n, "
                 .. "&next->held.first);"
-        elseif name:find "^placed_" then
-            places[#places + 1] = ("next->%s = place_in(&m->%s, rows[i].%s, l, from - first);"):format(name, name,
-                name:gsub("^placed_", ""))
         elseif state and g.sharded.state then
             places[#places + 1] = ("next->%s = place_in(&m->shard_%s, rows[i].%s, l, from - first);"):format(name, name,
                 name)

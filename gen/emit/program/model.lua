@@ -77,18 +77,12 @@ local function fixed_bytes(facts)
     return sum
 end
 
--- Whether an array lies over the flat space of trained parameters.
-local function is_dense(g, array)
-    local state = array:match "^state_(.*)"
-    return not state or not g.states:has(state) or g.states:get(state).dense
-end
-
 -- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
 local function planned_bytes(g, facts)
     local list = { "int64_t planned = PLANNED_BYTES;" }
     for _, arena in ipairs(facts.arenas) do
         local array = arena.name:gsub("^device_", "")
-        local there = arena.sharded and arena.memory == "device" and placed.on_device(g, array, is_dense(g, array))
+        local there = arena.sharded and arena.memory == "device" and placed.on_device(g, array)
         if there then
             list[#list + 1] = ("planned += (int64_t)bytes_of(&m->%s);"):format(there)
         elseif arena.sharded then

@@ -231,18 +231,18 @@ local function transfers(g, up)
             verb, up and device or here, up and here or device, type_name or "real", elements)
     end
     -- of a rank's part of an array, `shard`, what lies on the device
-    local function add_part(name, here, shard, array, dense)
-        local there = placed.on_device(g, array, dense)
+    local function add_part(name, here, shard, array)
+        local there = placed.on_device(g, array)
         if there == nil then return add(name, here, ("(size_t)m->%s.elements"):format(shard)) end
         local host, device = here .. ", &m->" .. shard, ("m->device_%s, &m->%s"):format(name, there)
         out[#out + 1] = there and cuda.wrap("", ("GA_TRY(%s("):format(verb),
             { "m", up and device or host, up and host or device, "e" }, "));") or nil
     end
     if not g.sharded.parameters then add("w", "m->flat_w", "FLAT") end
-    if g.sharded.parameters then add_part("w", "m->flat_w", "division.own", "parameters", true) end
+    if g.sharded.parameters then add_part("w", "m->flat_w", "division.own", "parameters") end
     if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
     if not g.sharded.gradients then add("g", "m->flat_g", "SUMMED", g.half_sums and "bf16" or nil) end
-    if g.sharded.gradients then add_part("g", "m->flat_g", "division.own", "gradients", true) end
+    if g.sharded.gradients then add_part("g", "m->flat_g", "division.own", "gradients") end
     if g.sharded.gradients and g.summed_elements > g.trained_elements then
         add("collected", "m->collected", "(SUMMED - TRAINED)")
     end
@@ -250,7 +250,7 @@ local function transfers(g, up)
     for _, name in ipairs(g.state_names) do
         local state, field = g.states:get(name), "state_" .. name
         if g.sharded.state then
-            add_part(field, "m->" .. field, state.dense and "division.own" or "shard_" .. field, field, state.dense)
+            add_part(field, "m->" .. field, state.dense and "division.own" or "shard_" .. field, field)
         else
             add(field, "m->" .. field, state.dense and "TRAINED" or state.elements)
         end

@@ -1,0 +1,129 @@
+-- Parameters in host memory on the CUDA target (parallel.placement): programs on the device library (tests/device) end
+-- with the bits of a program that has all of them on the device: parameters, gradients of the last cycle, states. So it
+-- is with all chunks on the host, and with as many as memory.budget has no room for.
+local cover = dofile "tests/lua/cover.lua"
+local devices = dofile "tests/lua/devices.lua"
+local json = dofile "tests/lua/json.lua"
+local ranked = dofile "tests/lua/ranked.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local ALL = { "parameters", "gradients", "state" }
+
+local function needs(t, ranks)
+    if devices.gpus(t) > 0 and devices.gpus(t) < ranks then
+        t.not_run(("%d GPU, %d are needed"):format(devices.gpus(t), ranks))
+    end
+end
+
+-- A run of `ranks` processes on devices, in an order by this seed: options as programs.train has them.
+local function on_devices(t, environment, ranks, options)
+    options.before = { t.root .. "/tests/device/ranks", tostring(ranks) }
+    options.env = options.env or environment { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. ranks }
+    return options
+end
+
+local function events_of(log, kind)
+    local list = {}
+    for _, event in ipairs(json.lines(host.read(log))) do
+        if event.event == kind then list[#list + 1] = event end
+    end
+    return list
+end
+
+-- The word parallel of a program for `ranks` processes.
+local function zero3(ranks, placement, more)
+    return ('parallel { "zero3", ranks = %d, placement = %q%s }\n'):format(ranks, placement, more or "")
+end
+
+-- Bytes of a program's plan in the memory of a device.
+local function device_bytes(programs, p)
+    local sum = 0
+    for _, arena in ipairs(programs.plan(p).arenas) do
+        sum = sum + (arena.memory == "device" and arena.bytes or 0)
+    end
+    return sum
+end
+
+-- A program whose device holds `part` of what need not be there: 0: as little as possible, 1: all. The ends are the
+-- programs host and device.
+local function between(programs, name, text, ranks, part, more)
+    local least, all = (text .. zero3(ranks, "host", more)), (text .. zero3(ranks, "device", more))
+    local p = { host = programs.build(name .. "_host", least), device = programs.build(name .. "_device", all) }
+    local ends = { device_bytes(programs, p.host), device_bytes(programs, p.device) }
+    local budget = math.ceil((ends[1] + part * (ends[2] - ends[1])) / 1024)
+    p.auto = programs.build(name .. "_auto", ("%s%smemory { budget = \"%dKiB\" }\n"):format(text,
+        zero3(ranks, "auto", more), budget))
+    return p, budget * 1024
+end
+
+-- === a cover of cases ============================================================================
+
+local DIMENSIONS = {
+    { "ranks", 2, 1, 3 },
+    { "prefetch", 1, 0, 3 },
+    { "model", "gpt", "mlp", "llama", "batchnorm", "bert" },
+    { "a", 3, 1, 4 },
+    { "tail", "flush", "drop", "carry" },
+    { "clip", "clip (0.1)", "", "clip { value = 0.01 }", "gradient { function(g, w) return g + 0.01 * w end }" },
+    { "precision", "f32", "bf16", "f64", "f16" },
+    { "optimizer", "ema", "adamw", "sgd", "frozen" },
+    { "overlap", true, false },
+    { "chunks", "", "chunk_size = 150", "chunk_size = 800" },
+    { "part", 0.5, 0.9, 0.2 },
+}
+
+local function fits(case)
+    return not (case.clip:find "^gradient" and case.precision == "f16")
+end
+
+-- One program for each placement; returns them and the options of a run.
+local function programs_of(t, programs, case, name)
+    case.weight, case.eval, case.split = "sample", "eval { every = 1, batches = 2 }", "split = { eval = 24 }"
+    local text = ranked.spec(case, 3, case.a, "") .. '\ntarget "cuda"\n'
+    local more = (", prefetch = %d, overlap = %s%s"):format(case.prefetch, case.overlap,
+        case.chunks ~= "" and ", " .. case.chunks or "")
+    return between(programs, name .. host.sha256(text .. more):sub(1, 12), text, case.ranks, case.part, more)
+end
+
+local function compare(t, case)
+    needs(t, case.ranks)
+    local programs, environment = devices.open(t)
+    ranked.write_tokens(t, programs)
+    local p, budget = programs_of(t, programs, case, "placed_")
+    local cycles, known, losses = case.tail == "flush" and 4 or 3, nil, nil
+    for _, placement in ipairs { "device", "host", "auto" } do
+        local log = t.temp() .. "/log"
+        local dump = programs.dump(p[placement], on_devices(t, environment, case.ranks, { "--cycles", cycles, "--log",
+            log, env = case.checked and environment(devices.checked(1)) or nil }))
+        local list = {}
+        for _, kind in ipairs { "update", "eval" } do
+            for _, event in ipairs(events_of(log, kind)) do list[#list + 1] = event.loss end
+        end
+        if known then
+            programs.identical(dump, known, ALL)
+            t.equal(list, losses)
+        end
+        known, losses = known or dump, losses or list
+        local used = events_of(log, "device")[1].device_bytes
+        local planned = device_bytes(programs, p[placement])        -- that of the fullest rank; the log has rank 0's
+        assert(case.ranks > 1 and used <= planned or used == planned, ("%d bytes of %d"):format(used, planned))
+        assert(placement ~= "auto" or used <= budget, ("%d bytes of %d"):format(used, budget))
+    end
+end
+
+-- Without GAGEN_TEST_ALL a few cases that have all values of the first dimensions but one.
+local CASES = host.environment "GAGEN_TEST_ALL" and cover.cases(DIMENSIONS, fits, 2, 100) or {
+    { ranks = 2, prefetch = 1, model = "gpt", a = 3, tail = "flush", clip = "clip (0.1)", precision = "f32",
+        optimizer = "ema", overlap = true, chunks = "", part = 0.5, checked = true },
+    { ranks = 3, prefetch = 0, model = "batchnorm", a = 1, tail = "drop", clip = "clip { value = 0.01 }",
+        precision = "f64", optimizer = "adamw", overlap = false, chunks = "chunk_size = 150", part = 0.9 },
+    { ranks = 1, prefetch = 3, model = "mlp", a = 4, tail = "carry", clip = "", precision = "bf16",
+        optimizer = "sgd", overlap = true, chunks = "chunk_size = 800", part = 0.2 },
+}
+for _, case in ipairs(CASES) do
+    add("the bits of a program on the device: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
+end
+
+return tests
