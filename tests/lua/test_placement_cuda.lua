@@ -1,6 +1,7 @@
 -- Parameters in host memory on the CUDA target (parallel.placement): programs on the device library (tests/device) end
--- with the bits of a program that has all of them on the device: parameters, gradients of the last cycle, states. So it
--- is with all chunks on the host, and with as many as memory.budget has no room for.
+-- with the bits of a program that has all of them on the device: parameters, gradients of the last cycle, states, losses
+-- of an evaluation before training. So it is with all chunks on the host, and with as many as memory.budget has no room
+-- for.
 local cover = dofile "tests/lua/cover.lua"
 local devices = dofile "tests/lua/devices.lua"
 local json = dofile "tests/lua/json.lua"
@@ -49,8 +50,10 @@ end
 -- A program whose device holds `part` of what need not be there: 0: as little as possible, 1: all. The ends are the
 -- programs host and device.
 local function between(programs, name, text, ranks, part, more)
-    local least, all = (text .. zero3(ranks, "host", more)), (text .. zero3(ranks, "device", more))
-    local p = { host = programs.build(name .. "_host", least), device = programs.build(name .. "_device", all) }
+    local p = {}
+    for _, placement in ipairs { "host", "device" } do
+        p[placement] = programs.build(name .. "_" .. placement, text .. zero3(ranks, placement, more))
+    end
     local ends = { device_bytes(programs, p.host), device_bytes(programs, p.device) }
     local budget = math.ceil((ends[1] + part * (ends[2] - ends[1])) / 1024)
     p.auto = programs.build(name .. "_auto", ("%s%smemory { budget = \"%dKiB\" }\n"):format(text,
@@ -87,6 +90,9 @@ local function programs_of(t, programs, case, name)
     return between(programs, name .. host.sha256(text .. more):sub(1, 12), text, case.ranks, case.part, more)
 end
 
+-- The kernels of a program without the comment at their head, which names the spec.
+local function kernels_of(p) return (host.read(p.folder .. "/kernels.cu"):gsub("^/%*.-%*/", "")) end
+
 local function compare(t, case)
     needs(t, case.ranks)
     local programs, environment = devices.open(t)
@@ -94,10 +100,17 @@ local function compare(t, case)
     local p, budget = programs_of(t, programs, case, "placed_")
     local cycles, known, losses = case.tail == "flush" and 4 or 3, nil, nil
     for _, placement in ipairs { "device", "host", "auto" } do
-        local log = t.temp() .. "/log"
-        local dump = programs.dump(p[placement], on_devices(t, environment, case.ranks, { "--cycles", cycles, "--log",
-            log, env = case.checked and environment(devices.checked(1)) or nil }))
-        local list = {}
+        local log, before = t.temp() .. "/log", t.temp() .. "/before"
+        assert(kernels_of(p[placement]) == kernels_of(p.device), "other kernels")
+        local function run(...)
+            local options = on_devices(t, environment, case.ranks, { "--log", ... })
+            if case.checked then options.env = environment(devices.checked(1)) end
+            table.insert(options.env, "GAGEN_KERNELS=" .. p.device.folder)      -- compiled once
+            return options
+        end
+        programs.train(p[placement], run(before, "--eval"))
+        local dump = programs.dump(p[placement], run(log, "--cycles", cycles))
+        local list = { events_of(before, "eval")[1].loss }
         for _, kind in ipairs { "update", "eval" } do
             for _, event in ipairs(events_of(log, kind)) do list[#list + 1] = event.loss end
         end
@@ -124,6 +137,72 @@ local CASES = host.environment "GAGEN_TEST_ALL" and cover.cases(DIMENSIONS, fits
 }
 for _, case in ipairs(CASES) do
     add("the bits of a program on the device: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
+end
+
+-- === skipped updates, files of other placements ===================================================
+
+-- The programs of a spec in f16 whose second update of 4 is skipped, for 2 ranks.
+local function overflowing(t)
+    needs(t, 2)
+    local programs, environment = devices.open(t)
+    ranked.write_overflowing(t, programs)
+    local text = ranked.OVERFLOWING:format 'target "cuda"'
+    local p = between(programs, "placed_overflow", text, 2, 0.6)
+    local function run(placement, options) return on_devices(t, environment, 2, options), p[placement] end
+    return programs, run
+end
+
+local PLACEMENTS = { "device", "host", "auto" }
+
+add("f16: an update that is skipped changes nothing, on the host neither", function(t)
+    local programs, run = overflowing(t)
+    local known, first
+    for _, placement in ipairs(PLACEMENTS) do
+        local log, dumps = nil, {}
+        for i, cycles in ipairs { 1, 2, 4 } do
+            log = t.temp() .. "/log"
+            local options, p = run(placement, { "--cycles", cycles, "--log", log })
+            dumps[i] = programs.dump(p, options)
+        end
+        local list = {}
+        for i, event in ipairs(events_of(log, "update")) do list[i] = { event.update, event.skipped, event.scale } end
+        t.equal(list[2][2], 1)
+        known, first = known or list, first or dumps
+        t.equal(list, known)
+        programs.identical(dumps[2], dumps[1], { "parameters", "state" })
+        programs.identical(dumps[3], first[3], ALL)
+    end
+end)
+
+add("each placement goes on with the checkpoints of the others, in the midst of a cycle too", function(t)
+    local programs, run = overflowing(t)
+    local paths, options, p = {}, run("device", { "--cycles", 4 })
+    local expected = programs.dump(p, options)
+    for i, placement in ipairs(PLACEMENTS) do
+        options, p = run(placement, { "--cycles", 4, "--stop-micro", 5, status = 75 })
+        paths[i] = programs.train(p, options).checkpoint .. "/cycle-000000002-r1"
+    end
+    for i, placement in ipairs(PLACEMENTS) do
+        options, p = run(placement, { "--cycles", 4, "--resume", paths[i % #paths + 1] })
+        programs.identical(programs.dump(p, options), expected, ALL)
+    end
+end)
+
+-- === accumulation ================================================================================
+
+for _, a in ipairs { 1, 3, 4 } do
+    add(("A x B = 1 x AB, with host memory too: %d micro-steps"):format(a), function(t)
+        needs(t, 2)
+        local programs, environment = devices.open(t)
+        local case = { model = "mlp", optimizer = "adamw", tail = "flush", weight = "sample", clip = "clip (0.1)",
+            precision = "f64" }
+        local whole = programs.build(("placed_whole_%d"):format(a), ranked.spec(case, 2 * 3 * a, 1, ""))
+        local parts = programs.build(("placed_parts_%d"):format(a), ranked.spec(case, 3, a, zero3(2, "host"))
+            .. 'target "cuda"\n')
+        local expected = programs.dump(whole, { "--cycles", 20 })
+        local found = programs.dump(parts, on_devices(t, environment, 2, { "--cycles", 20 }))
+        programs.close(found, expected, 1e-12, ALL)
+    end)
 end
 
 return tests
