@@ -90,8 +90,8 @@ local function programs_of(t, programs, case, name)
     return between(programs, name .. host.sha256(text .. more):sub(1, 12), text, case.ranks, case.part, more)
 end
 
--- The kernels of a program without the comment at their head, which names the spec.
-local function kernels_of(p) return (host.read(p.folder .. "/kernels.cu"):gsub("^/%*.-%*/", "")) end
+-- The kernels of a program without the comment at their head, and without its name.
+local function kernels_of(p) return (host.read(p.folder .. "/kernels.cu"):gsub("^/%*.-%*/", ""):gsub(p.name, "")) end
 
 local function compare(t, case)
     needs(t, case.ranks)
