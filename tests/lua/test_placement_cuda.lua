@@ -61,6 +61,55 @@ local function between(programs, name, text, ranks, part, more)
     return p, budget * 1024
 end
 
+-- === all kinds of places in one program ============================================================
+
+-- The spec of errors that are planted in gathers (ranked.lua), with an optimizer that has states, and larger layers.
+local KINDS = ranked.GATHERED:gsub("optimizer  %b{}", 'optimizer  { "adamw", lr = 0.01, ema = 0.9 }')
+    :gsub('"fc" { 20 }', '"fc" { 200 }'):gsub("logits_rows = 8", '%0, budget = "BUDGET"') .. 'target "cuda"\n'
+
+-- Placements, their budgets, and what their programs must have, so that the test is about it.
+local PROGRAMS = {
+    { "device", "1GiB", {} },
+    { "host", "1GiB", { "PLACES[] = {GA_ON_HOST" } },
+    { "auto", "440KiB", { "GA_ON_DEVICE", "GA_STATE_ON_HOST" } },
+    { "auto", "310KiB", { "GA_STATE_ON_HOST", "GA_ON_HOST", "POOL[] = {" } },
+}
+
+-- The dump and the losses of a run of a program, and its device's bytes; before it, an evaluation of first values.
+local function ended(t, programs, p, run)
+    local log, before, losses = t.temp() .. "/log", t.temp() .. "/before", {}
+    programs.train(p, run { "--eval", "--log", before })
+    local dump = programs.dump(p, run { "--log", log })
+    for _, list in ipairs { events_of(before, "eval"), events_of(log, "update"), events_of(log, "eval") } do
+        for _, event in ipairs(list) do losses[#losses + 1] = event.loss end
+    end
+    return dump, losses, events_of(log, "device")[1].device_bytes
+end
+
+add("host and auto end with the bits of device", function(t)
+    needs(t, 2)
+    local programs, environment = devices.open(t)
+    ranked.write_tokens(t, programs)
+    local known, expected, first
+    for i, program in ipairs(PROGRAMS) do
+        local placement, budget, holds = table.unpack(program)
+        local p = programs.build(("placed_kinds_%d"):format(i), KINDS:gsub("BUDGET", budget) .. zero3(2, placement))
+        local text = host.read(p.folder .. "/memory.c") .. host.read(p.folder .. "/step.c")
+        for _, part in ipairs(holds) do t.contains(text, part) end
+        first = first or p
+        local dump, losses, bytes = ended(t, programs, p, function(o)
+            o.env = t.all and environment(devices.checked(1)) or nil
+            on_devices(t, environment, 2, o)
+            table.insert(o.env, "GAGEN_KERNELS=" .. first.folder)       -- compiled once
+            return o
+        end)
+        known, expected = known or dump, expected or losses
+        programs.identical(dump, known, ALL)
+        t.equal(losses, expected)
+        t.equal(bytes, device_bytes(programs, p))
+    end
+end)
+
 -- === a cover of cases ============================================================================
 
 local DIMENSIONS = {
@@ -100,26 +149,18 @@ local function compare(t, case)
     local p, budget = programs_of(t, programs, case, "placed_")
     local cycles, known, losses = case.tail == "flush" and 4 or 3, nil, nil
     for _, placement in ipairs { "device", "host", "auto" } do
-        local log, before = t.temp() .. "/log", t.temp() .. "/before"
         assert(kernels_of(p[placement]) == kernels_of(p.device), "other kernels")
-        local function run(...)
-            local options = on_devices(t, environment, case.ranks, { "--log", ... })
-            if case.checked then options.env = environment(devices.checked(1)) end
-            table.insert(options.env, "GAGEN_KERNELS=" .. p.device.folder)      -- compiled once
-            return options
-        end
-        programs.train(p[placement], run(before, "--eval"))
-        local dump = programs.dump(p[placement], run(log, "--cycles", cycles))
-        local list = { events_of(before, "eval")[1].loss }
-        for _, kind in ipairs { "update", "eval" } do
-            for _, event in ipairs(events_of(log, kind)) do list[#list + 1] = event.loss end
-        end
+        local dump, list, used = ended(t, programs, p[placement], function(o)
+            if #o == 2 then table.move({ "--cycles", cycles }, 1, 2, 3, o) end      -- else an evaluation
+            on_devices(t, environment, case.ranks, o)
+            table.insert(o.env, "GAGEN_KERNELS=" .. p.device.folder)                -- compiled once
+            return o
+        end)
         if known then
             programs.identical(dump, known, ALL)
             t.equal(list, losses)
         end
         known, losses = known or dump, losses or list
-        local used = events_of(log, "device")[1].device_bytes
         local planned = device_bytes(programs, p[placement])        -- that of the fullest rank; the log has rank 0's
         assert(case.ranks > 1 and used <= planned or used == planned, ("%d bytes of %d"):format(used, planned))
         assert(placement ~= "auto" or used <= budget, ("%d bytes of %d"):format(used, budget))
@@ -128,8 +169,6 @@ end
 
 -- Without GAGEN_TEST_ALL a few cases that have all values of the first dimensions but one.
 local CASES = host.environment "GAGEN_TEST_ALL" and cover.cases(DIMENSIONS, fits, 2, 100) or {
-    { ranks = 2, prefetch = 1, model = "gpt", a = 3, tail = "flush", clip = "clip (0.1)", precision = "f32",
-        optimizer = "ema", overlap = true, chunks = "", part = 0.5, checked = true },
     { ranks = 3, prefetch = 0, model = "batchnorm", a = 1, tail = "drop", clip = "clip { value = 0.01 }",
         precision = "f64", optimizer = "adamw", overlap = false, chunks = "chunk_size = 150", part = 0.9 },
     { ranks = 1, prefetch = 3, model = "mlp", a = 4, tail = "carry", clip = "", precision = "bf16",
