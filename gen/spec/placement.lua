@@ -3,21 +3,27 @@
 --   placement = "host"                                     values, gradient and state of a rank's cuts in host memory
 --   placement = "auto", gpu_margin_mem_ratio = 0.2         as much of them on the device as memory.budget has room for
 local diag = require "base.diag"
+local ordered = require "base.ordered"
 
 local placement = {}
-
-local DEVICE = 'expected "device", or no placement'
 
 -- The policy of each value of the field; the device is nil: nothing is placed elsewhere.
 local POLICIES = { host = "host", cpu = "host", auto = "auto", const = "const" }
 
+-- 'parallel "a" or "b"': the modes that divide parameters.
+local function dividing(catalog)
+    return "parallel " .. table.concat(ordered.collect(catalog.modes.keys, function(name)
+        return catalog.modes:get(name).sharded.parameters and ("%q"):format(name) or nil
+    end), " or ")
+end
+
 -- What a spec may not have beside it: { whether it has, the complaint }.
 local function conflicts(c, parallel, given)
     return {
-        { c.parallel ~= "zero3", ('%q goes by chunks of parameters, and with "%s" there are none: expected '
-            .. 'parallel "zero3", or "device"'):format(given, c.parallel) },
+        { not c.catalog.modes:get(c.parallel).sharded.parameters, ("%q goes by chunks of parameters, and with %q there "
+            .. "are none: expected %s, or no placement"):format(given, c.parallel, dividing(c.catalog)) },
         { parallel.enable_distributed_storage == false, ("%q, and with enable_distributed_storage = false each process "
-            .. "has all parameters on its device: %s"):format(given, DEVICE) },
+            .. "has all parameters on its device: expected no placement"):format(given) },
         { parallel.nvme ~= nil, ("%q and nvme are given, and both say where the optimizer's state lies: expected one "
             .. "of them"):format(given) },
     }

@@ -76,8 +76,8 @@ local function bucket_rows(g)
     end)
 end
 
---- The elements of a state, or of "gradients", "parameters" or "sent", that the rank has which has most of it; on_device:
---- of what of it lies on the device.
+--- The elements of a state, or of "gradients", "parameters" or "sent", that the rank has which has most of it.
+--- on_device: of what of it lies on the device.
 function division.most_elements(g, name, ranks, on_device)
     local most = 0
     for _, list in ipairs(pieces.of(g, ranks)) do

@@ -111,8 +111,8 @@ end
 --- The plan's line about what moves.
 function placement.link(facts)
     local commas, moved = text.commas, facts.moved
-    return ("an update moves %s bytes of a rank between host and device, %.3g ms: values up %s, gradients down %s and up "
-        .. "%s, updated values up %s"):format(commas(moved.total), facts.predicted_us / 1e3, commas(moved.values_up),
+    return ("an update moves %s bytes of a rank between host and device, %.3g ms: values up %s, gradients down %s and "
+        .. "up %s, updated values up %s"):format(commas(moved.total), facts.predicted_us / 1e3, commas(moved.values_up),
         commas(moved.gradients_down), commas(moved.gradients_up), commas(moved.updated_up))
 end
 
