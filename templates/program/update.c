@@ -77,7 +77,7 @@ static range *cut($(model)const ga_shard *pieces, $(file)part_lists *lists, rang
     return next;
 }
 
-//@ cut_ranks(name, others, own, placed, none, tiles)
+//@ cut_ranks(name, others, own, placed, device_updates, none, tiles)
 /* Gives each part a place for the sums of its tiles, behind that of the parts before. */
 static int64_t number_tiles(const parts *list, int64_t tile) {
     for (range *r = list->first; r < list->end; r++) {
@@ -94,7 +94,9 @@ void $(name)_model_cut(model *m) {
     cut($(own)&m->division.others, $(none)&m->others, next);
 //% elseif placed then
     range *next = cut(m, &m->division.own, &m->own, m->parts);
+//% if device_updates then
     next = cut(m, &m->placed.state, &m->on_device, next);
+//% end
     cut(m, &m->placed.updated, &m->on_host, next);
 //% else
     cut($(own)&m->division.own, $(none)&m->own, m->parts);

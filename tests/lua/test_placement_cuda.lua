@@ -139,7 +139,8 @@ local function programs_of(t, programs, case, name)
     return between(programs, name .. host.sha256(text .. more):sub(1, 12), text, case.ranks, case.part, more)
 end
 
--- The kernels of a program without the comment at their head, and without its name.
+-- The kernels of a program without the comment at their head, and without its name. With placement "host" those of the
+-- update are not among them.
 local function kernels_of(p) return (host.read(p.folder .. "/kernels.cu"):gsub("^/%*.-%*/", ""):gsub(p.name, "")) end
 
 local function compare(t, case)
@@ -149,7 +150,7 @@ local function compare(t, case)
     local p, budget = programs_of(t, programs, case, "placed_")
     local cycles, known, losses = case.tail == "flush" and 4 or 3, nil, nil
     for _, placement in ipairs { "device", "host", "auto" } do
-        assert(kernels_of(p[placement]) == kernels_of(p.device), "other kernels")
+        assert(placement == "host" or kernels_of(p[placement]) == kernels_of(p.device), "other kernels")
         local dump, list, used = ended(t, programs, p[placement], function(o)
             if #o == 2 then table.move({ "--cycles", cycles }, 1, 2, 3, o) end      -- else an evaluation
             on_devices(t, environment, case.ranks, o)

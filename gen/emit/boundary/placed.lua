@@ -26,6 +26,14 @@ function placed.is_mixed(g)
     return false
 end
 
+--- Whether the device updates nothing: the states of all chunks lie in host memory.
+function placed.updates_all(g)
+    for _, bucket in ipairs(g.buckets) do
+        if not bucket.state_on_host and not bucket.collected then return false end
+    end
+    return placed.is_used(g)
+end
+
 --- The elements that the hosts of all ranks update.
 function placed.updated(g)
     local sum = 0
@@ -77,10 +85,12 @@ end
 function placed.fields(g)
     if not placed.is_used(g) then return {} end
     local list = { "ga_placed placed;        /* which of this rank's elements lie on the device, and which do not */",
-        "part_lists on_device;    /* of its parts: those that the device updates */",
-        "part_lists on_host;      /* and the host */",
+        "part_lists on_host;      /* of its parts: those that the host updates */",
         "ga_team *team;           /* the threads of the host's updates */", "ga_threads threads;",
         "ga_err error;            /* of worker 0 */" }
+    if not placed.updates_all(g) then
+        table.insert(list, 3, "part_lists on_device;    /* and the device */")
+    end
     if placed.is_mixed(g) then
         list[#list + 1] = ("ga_event here[%d]; /* the gradient of a bucket has come to the host */"):format(#g.buckets)
     end

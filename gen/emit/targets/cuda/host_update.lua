@@ -32,12 +32,11 @@ local function done() return { op = "values_done", ins = {}, outs = {}, signatur
     return pad .. "values_done(w, m, r);" .. behind
 end } } end
 
--- The loops of g.boundary over parts that the device updates, over those of the host.
-local function loops_of(g, kernels)
+-- The loops of updates over the parts of the host.
+local function loops_of(g, updates, kernels)
     local by_name = {}
     for _, kernel in ipairs(kernels) do by_name[kernel.name] = kernel end
-    return ordered.collect(g.boundary, function(region)
-        if region.part ~= "on_device" then return nil end
+    return ordered.collect(updates, function(region)
         local own = ordered.copy(region, { part = "on_host", fetched = placed.is_mixed(g) })
         own.body = ordered.collect(region.body, function(node)
             local copy = ordered.copy(node, { scope = own, barrier = false })
@@ -49,13 +48,18 @@ local function loops_of(g, kernels)
     end)
 end
 
---- Lets the updates of g.boundary go over what the device updates.
+--- Lets the updates of g.boundary go over what the device updates; if that is nothing, they are left out. Returns their
+--- loops.
 function host_update.part(g)
+    local rest, updates = {}, {}
     for _, region in ipairs(g.boundary) do
         graph.walk(region.body or {}, function(node)
             if node.attrs and node.attrs.part then region.part = "on_device" end
         end)
+        table.insert(region.part == "on_device" and updates or rest, region)
     end
+    if placed.updates_all(g) then g.boundary = rest end
+    return updates
 end
 
 --- update.c.
@@ -69,7 +73,7 @@ function host_update.render(g, config, context, header)
             ("the host's part of an update of \"%s\"; part of step.c"):format(config.name))) } },
         { "kernels", { kernels = text.block(((shared .. "\n" .. functions):gsub("^\n+", ""):gsub("\n+$", ""))) } },
         placed.is_mixed(g) and { "transfers", {} },
-        { "update", { calls = step.lines(loops_of(g, kernels), c), mixed = placed.is_mixed(g) } },
+        { "update", { calls = step.lines(loops_of(g, context.host_updates, kernels), c), mixed = placed.is_mixed(g) } },
     })
 end
 

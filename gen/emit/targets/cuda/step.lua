@@ -261,10 +261,12 @@ end
 
 --- All kernels, including those of the boundary, in the order of kernels.cu.
 function cuda_step.kernels(g, config, context, found)
-    if placed.is_used(g) then host_update.part(g) end
+    if placed.is_used(g) then context.host_updates = host_update.part(g) end
+    context.device_updates = placed.updates_all(g) and {} or found.updates
     local list = ordered.copy(context.functions.list)
     context.boundary_kernels = boundary_kernels(g, config, context, found)
-    for _, more in ipairs { context.boundary_kernels, boundary.functions(found) } do
+    local own = ordered.copy(found, { updates = context.device_updates })
+    for _, more in ipairs { context.boundary_kernels, boundary.functions(own) } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return list
@@ -273,7 +275,7 @@ end
 --- All calls of step.c: those of nodes, then the kernels of the boundary.
 function cuda_step.calls(all, found, context)
     local list = ordered.copy(all)
-    for _, more in ipairs { context.boundary_kernels, found.updates, found.iterations } do
+    for _, more in ipairs { context.boundary_kernels, context.device_updates, found.iterations } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return list
