@@ -185,7 +185,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, first, matrix, parallel, placed, length, schedule_lines, nominal, best, ranks, groups, scale_started)
+//@ open_parts(name, device, first, matrix, parallel, length, schedule_lines, nominal, best, ranks, groups, scale_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if ranks and not device then
@@ -212,7 +212,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% if device then
     GA_TRY($(name)_model_load_kernels(m, e));
     m->eager = o->no_graph || PROBES;
-//% if placed then
+//% if first.placed then
     m->threads = ga_threads_choose(o->threads, THREADS, BUSY_THREADS, ga_comm_local_size(m->comm));
     GA_TRY(ga_team_open(&m->team, m->threads.count, runtime, e));
 //% end

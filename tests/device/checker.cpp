@@ -369,16 +369,12 @@ bool touched(uintptr_t address, size_t bytes) {
     return false;
 }
 
-Mark *new_shadow(size_t bytes) {
+Mark *new_shadow(size_t bytes, bool written) {
     void *p = mmap(nullptr, 2 * cells_of(bytes) * sizeof(Mark), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : (Mark *)p;
-}
-
-Mark *new_written_shadow(size_t bytes) {
-    Mark *shadow = new_shadow(bytes);
-    for (size_t i = 0; shadow && i < cells_of(bytes); i++) shadow[i].when = INITIALISED;
-    return shadow;
+    Mark *marks = p == MAP_FAILED ? nullptr : (Mark *)p;
+    for (size_t i = 0; marks && written && i < cells_of(bytes); i++) marks[i].when = INITIALISED;
+    return marks;
 }
 
 void free_shadow(Mark *shadow, size_t bytes) {

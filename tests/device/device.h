@@ -157,8 +157,7 @@ constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
 extern DEV_OWN uintptr_t stacks_begin;
 void check_launch();                    // a kernel starts
 void note_traffic(const char *kernel);  // and has ended
-Mark *new_shadow(size_t bytes);
-Mark *new_written_shadow(size_t bytes);  // of memory that the host may have written
+Mark *new_shadow(size_t bytes, bool written = false);  // written: the host may have done so
 void free_shadow(Mark *shadow, size_t bytes);
 bool is_private(uintptr_t address);  // of the executor: stacks and indices
 struct SharedArea {

@@ -58,7 +58,7 @@ void *allocate_pinned(size_t bytes) {
     void *p = nullptr;
     if (posix_memalign(&p, ALIGNMENT, bytes + MARGIN)) return nullptr;
     memset(p, 0xff, bytes);
-    memory().pinned[(uintptr_t)p] = {(uintptr_t)p, bytes, switches.check ? new_written_shadow(bytes) : nullptr};
+    memory().pinned[(uintptr_t)p] = {(uintptr_t)p, bytes, switches.check ? new_shadow(bytes, true) : nullptr};
     return p;
 }
 

@@ -245,7 +245,8 @@ function ranges.cutting(g, config, rows)
         file = text.block(filed and "ga_state_file *file, " or "") } } }
     if g.ranks then
         list[2] = { "cut_ranks", { name = name, others = g.norm.others or false, own = own,
-            placed = placed.is_used(g), device_updates = not placed.updates_all(g), none = text.block(filed and "NULL, " or ""), tiles = block(numbering(g)) } }
+            placed = placed.is_used(g), device_updates = not placed.updates_all(g),
+            none = text.block(filed and "NULL, " or ""), tiles = block(numbering(g)) } }
     end
     if filed then
         list[#list + 1] = { "cut_state", { name = name, sharded = g.sharded.state or false, own = own } }

@@ -123,13 +123,13 @@ end
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
     local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
-        averages = division.averages_started(g), filed = g.state_file ~= nil,
+        averages = division.averages_started(g), filed = g.state_file ~= nil, placed = placed.is_used(g),
         numbers = save.numbers_started(config, updates) }
     return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
         length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
         groups = #config.rank_groups > 0, scale_started = scaler.lines(config).scale_started,
-        placed = placed.is_used(g), matrix = not own.device and profile.matrix(config) or false }
+        matrix = not own.device and profile.matrix(config) or false }
 end
 
 --- model.c.
