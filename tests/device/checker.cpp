@@ -494,8 +494,7 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch *m, uintptr_t p) {
 }
 
 void __ubsan_handle_out_of_bounds(OutOfBounds *m, uintptr_t index) {
-    report("out of bounds", "index %ld of an array at %s:%u%s", (long)index, m->at.file, m->at.line,
-           where().c_str());
+    report("out of bounds", "index %ld of an array at %s:%u%s", (long)index, m->at.file, m->at.line, where().c_str());
     abandon_launch();
 }
 }

@@ -157,8 +157,8 @@ function model.render(g, config, facts, context, updates, header)
         { "open", { name = name, device = own.device, placed = placed.is_used(g), ranks = g.ranks, 
             planned = planned_bytes(g, facts),
             target = text.ident(context.target.name) } },
-        { "close", { name = name, device = own.device, placed = placed.is_used(g), parallel = own.parallel, divided = division.closing(g),
-            filed = state_file.closing(g) } },
+        { "close", { name = name, device = own.device, placed = placed.is_used(g), parallel = own.parallel,
+            divided = division.closing(g), filed = state_file.closing(g) } },
         { "predictions", {} }, sample.possible(g, config) and { "sample", {} },
     })
 end
