@@ -43,7 +43,7 @@ function division.step_rows(g, config)
     local rows = { { "double", "small[SMALL]", "sums over the ranks", before_norm(g, config) + 1 + norms(g) },
         { "integer", "norm_ends[NORMS]", "behind the tiles of this rank's gradient, of each group", norms(g) } }
     local count = g.handlers and #g.handlers
-    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler (set_shares)", count }
+    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler", count }
     return rows
 end
 
@@ -131,13 +131,12 @@ end
 function division.tables(g, config, target, open_shard)
     local starts, shards = pieces.starts(g), shard_lines(g, target)
     return { name = text.ident(config.name), whole = #starts > 0, buckets = sections.lines(bucket_rows(g)),
-        places = sections.lines(placed.table(g)),
         starts = text.block(c_text.wrap("", "static const int64_t STARTS[] = {",
             ordered.collect(starts, tostring), "};")), start_count = #starts,
         shards = sections.lines(shards), sharded = #shards > 0, grouped = g.handlers ~= nil,
         groups = text.block(c_text.wrap("", "static const int BUCKET_GROUPS[] = {", ordered.collect(g.collectives,
             function(x) return tostring(x.group and x.group.number or 0) end), "};")),
-        open_shard = open_shard, numbers = statistics.most(g, config.ops) }
+        open_shard = text.block(placed.table(g) .. open_shard.text), numbers = statistics.most(g, config.ops), device = target.device }
 end
 
 --- The lines by which averages of parameters start as these are.

@@ -57,12 +57,12 @@ end
 
 --- The table of the places of buckets, for memory.c; nothing where all lies on the device.
 function placed.table(g)
-    if not placed.is_used(g) then return {} end
+    if not placed.is_used(g) then return "" end
     local list = ordered.collect(g.buckets, function(bucket)
         return bucket.values_on_host and "GA_ON_HOST" or bucket.state_on_host and "GA_STATE_ON_HOST" or "GA_ON_DEVICE"
     end)
-    return { "", "/* Where a rank's own cut of each bucket lies. */",
-        c_text.wrap("", "static const ga_placing PLACES[] = {", list, "};") }
+    return "/* Where a rank's own cut of each bucket lies. */\n"
+        .. c_text.wrap("", "static const ga_placing PLACES[] = {", list, "};") .. "\n\n"
 end
 
 --- The array that a kernel of the device measures, of parts that lie on the device or not; nil: as all others.

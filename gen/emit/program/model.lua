@@ -77,16 +77,18 @@ local function fixed_bytes(facts)
     return sum
 end
 
--- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
+-- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks. What a device has for
+-- itself is a field of the model.
 local function planned_bytes(g, facts)
-    local list = { "int64_t planned = PLANNED_BYTES;" }
+    local list, on_host = { "int64_t planned = PLANNED_BYTES;" }, {}
+    for _, arena in ipairs(facts.arenas) do on_host[arena.name] = true end
     for _, arena in ipairs(facts.arenas) do
-        local array = arena.name:gsub("^device_", "")
-        local there = arena.sharded and arena.memory == "device" and placed.on_device(g, array)
-        if there then
-            list[#list + 1] = ("planned += (int64_t)bytes_of(&m->%s);"):format(there)
-        elseif arena.sharded then
-            list[#list + 1] = ("planned += (int64_t)m->memory[ARENA_%s].bytes;"):format(array:upper())
+        local name = arena.name:gsub("^device_", "")
+        local there = nil
+        if arena.memory == "device" and on_host[name] then there = placed.on_device(g, name) end
+        if arena.sharded and there ~= false then
+            list[#list + 1] = ("planned += (int64_t)%s;"):format(there and ("bytes_of(&m->%s)"):format(there)
+                or on_host[name] and ("m->memory[ARENA_%s].bytes"):format(name:upper()) or ("m->%s_bytes"):format(name))
         end
     end
     if #list == 1 then list[1] = "const " .. list[1] end

@@ -140,7 +140,8 @@ function cuda.open_shard(array, shard, there)
     local upper, short = array:upper(), SHORT[array]
     local placed = ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(short and "flat_" .. short or array, upper)
     if there == false then
-        return { ("GA_TRY(open_pinned(m, ARENA_%s, \"%s\", bytes_of(&m->%s), e));"):format(upper, array, shard), placed }
+        return { ('GA_TRY(open_pinned(m, ARENA_%s, "%s", bytes_of(&m->%s), e));'):format(upper, array, shard),
+            placed }
     end
     local own = ("&m->%s%s"):format(shard, there and ", &m->" .. there or "")
     return { c_text.wrap("", "GA_TRY(open_shard(", { "m", "DEVICE_" .. upper, "ARENA_" .. upper,
@@ -189,5 +190,8 @@ function cuda.open(name, launch) return ("GA_KERNEL(%d) %s("):format(launch.thre
 
 --- Kernels have no parameter for a worker.
 cuda.first_parameters = {}
+
+--- The parameters of a kernel that reads what all ranks gave (gather_statistics in step.c).
+cuda.gather_parameters = { "const double *all", "int ranks" }
 
 return cuda

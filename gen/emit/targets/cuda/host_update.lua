@@ -28,9 +28,10 @@ local function update_call(g)
 end
 
 -- Behind the update of a part.
-local function done() return { op = "values_done", ins = {}, outs = {}, signature = { ins = {}, outs = {} }, kernel = { print = function(_, pad, _, behind)
-    return pad .. "values_done(w, m, r);" .. behind
-end } } end
+local function done()
+    return { op = "values_done", ins = {}, outs = {}, signature = { ins = {}, outs = {} }, kernel = {
+        print = function(_, pad, _, behind) return pad .. "values_done(w, m, r);" .. behind end } }
+end
 
 -- The loops of updates over the parts of the host.
 local function loops_of(g, updates, kernels)
