@@ -132,8 +132,8 @@ local function place_parameters(g)
     for _, joint in ipairs(g.joints) do joint.chunk = joint.members[1].chunk end
 end
 
--- The blocks of all windows, and the elements that they take together, if so many gathers run ahead. gathered: the spans
--- of each pass whose chunks it gathers; steps: how many steps it has.
+-- The blocks of all windows, and the elements that they take together, if so many gathers run ahead. gathered: the
+-- spans of each pass whose chunks it gathers; steps: how many steps it has.
 local function blocks_for(g, spans, gathered, steps, stays, prefetch)
     local times, before = {}, 0
     for _, name in ipairs(PASSES) do

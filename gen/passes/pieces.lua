@@ -49,8 +49,8 @@ function pieces.most(g, ranks)
     return most
 end
 
---- The pieces of an array, "parameters", "gradients" or a state, that lie on the device (passes/placement.lua): those of
---- other buckets are empty.
+--- The pieces of an array, "parameters", "gradients" or a state, that lie on the device (passes/placement.lua): those
+--- of other buckets are empty.
 function pieces.on_device(g, name, list)
     local away = (name == "parameters" or name == "gradients") and "values_on_host" or "state_on_host"
     return ordered.collect(list, function(piece, i)

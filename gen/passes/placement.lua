@@ -1,4 +1,4 @@
--- placement: where a rank's cuts of chunks lie between their uses, on the device or in host memory (parallel.placement).
+-- placement: where a rank's cuts of chunks lie between their uses: on the device, or in host memory.
 --
 --   state_on_host     the state: the update of these elements runs on the host
 --   values_on_host    values and gradient too: values come up before each gather, gradients go down behind each sum
@@ -16,9 +16,9 @@
 --
 -- Room that is left beside values on the host is a pool, before states come back: a chunk that lies on the host and is
 -- needed forward and backward stays there between these uses, so that it comes up once per micro-step. By bytes of the
--- device values with their gradient save most of what moves, then the pool, then states. A program has these decisions as
--- literals, so they hold for any number of micro-steps, for a cycle that is gone on with in its midst, and before any
--- training.
+-- device values with their gradient save most of what moves, then the pool, then states. A program has these decisions
+-- as literals, so they hold for any number of micro-steps, for a cycle that is gone on with in its midst, and before
+-- any training.
 local diag = require "base.diag"
 local eviction = require "passes.eviction"
 local graph = require "graph.graph"
@@ -35,7 +35,7 @@ local COUNTED = 4
 -- Bytes that an array of the plan is a multiple of.
 local PAGE = 4096
 
--- The chunks, numbers of buckets, in the order in which they go from the device, that with the farthest first need first.
+-- The chunks, numbers of buckets, in the order in which they go from the device: the farthest first need first.
 local function going(g, sizes)
     local next, list = {}, {}
     for k, i in ipairs(g.chunks.orders.forward) do next[i] = k end
@@ -103,8 +103,8 @@ local function kept_by_margin(g, config, sizes, least)
     return set
 end
 
--- Adds the pool, if it has room for a chunk on the host that is needed forward and backward. All that stay there are there
--- when the backward pass begins, so they lie behind each other.
+-- Adds the pool, if it has room for a chunk on the host that is needed forward and backward. All that stay there are
+-- there when the backward pass begins, so they lie behind each other.
 local function add_pool(g, config, sizes)
     local room = (config.budget - config.device_bytes(g)) // PAGE * PAGE // (g.real == "f64" and 8 or 4)
     local uses, kept, elements = {}, {}, 0
@@ -118,7 +118,7 @@ local function add_pool(g, config, sizes)
     end
     if elements == 0 then return end
     g.placement.pool = { elements = elements, kept = kept }
-    table.insert(g.arenas, { name = "pool", elements = elements, doc = "values of chunks on the host, between two uses" })
+    table.insert(g.arenas, { name = "pool", elements = elements, doc = "values of chunks on the host, for backward" })
 end
 
 -- "auto": what is beyond the budget goes to the host.

@@ -54,7 +54,8 @@ function update_rule.refuse_whole(g, at, what)
         local rule = group.rule
         if rule.scope ~= "element" then
             diag.fail(at, ("parallel: %s, and the rule '%s' goes over whole tensors before it updates an element: "
-                .. "expected an optimizer that updates each element by itself, such as adamw"):format(what, rule.name), {})
+                .. "expected an optimizer that updates each element by itself, such as adamw"):format(what,
+                rule.name), {})
         end
     end
 end

@@ -47,14 +47,16 @@ function placement.read(c, parallel, at, ranks)
             .. "processes: expected ranks = n, also 1, or the option --ranks n", {})
     end
     if policy == "auto" then c.ranks_required = c.ranks end
-    c.placement = policy and { policy = policy, given = given, ratio = policy == "auto" and ratio or 0, at = own } or nil
+    if policy then
+        c.placement = { policy = policy, given = given, ratio = policy == "auto" and ratio or 0, at = own }
+    end
 end
 
 --- Refuses "auto" without a budget.
 function placement.check_budget(c)
     if c.placement and c.placement.policy == "auto" and not c.budget then
-        diag.fail(c.placement.at, 'parallel: placement is "auto", expected memory { budget = "20GiB" } beside it: gagen '
-            .. "does not ask the machine", {})
+        diag.fail(c.placement.at, 'parallel: placement is "auto", expected memory { budget = "20GiB" } beside it: '
+            .. "gagen does not ask the machine", {})
     end
 end
 

@@ -73,12 +73,14 @@ end
 local KINDS = ranked.GATHERED:gsub("optimizer  %b{}", 'optimizer  { "adamw", lr = 0.01, ema = 0.9 }')
     :gsub('"fc" { 20 }', '"fc" { 200 }'):gsub("logits_rows = 8", '%0, budget = "BUDGET"') .. 'target "cuda"\n'
 
--- Placements, their budgets, and what their programs must have, so that the test is about it.
+-- Placements, their budgets, whether copies are late or at once, and what their programs must have, so that the test is
+-- about it.
+local LATE, AT_ONCE = { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=2" }, { "GAGEN_DEVICE_SEED=2" }
 local PROGRAMS = {
-    { "device", "1GiB", {} },
-    { "host", "1GiB", { "PLACES[] = {GA_ON_HOST" } },
-    { "auto", "440KiB", { "GA_ON_DEVICE", "GA_STATE_ON_HOST" } },
-    { "auto", "310KiB", { "GA_STATE_ON_HOST", "GA_ON_HOST", "POOL[] = {" } },
+    { "device", "1GiB", LATE, {} },
+    { "host", "1GiB", LATE, { "PLACES[] = {GA_ON_HOST" } },
+    { "auto", "440KiB", AT_ONCE, { "GA_ON_DEVICE", "GA_STATE_ON_HOST" } },
+    { "auto", "310KiB", LATE, { "GA_STATE_ON_HOST", "GA_ON_HOST", "POOL[] = {" } },
 }
 
 -- The dump and the losses of a run of a program, and its device's bytes; before it, an evaluation of first values.
@@ -98,14 +100,14 @@ add("host and auto end with the bits of device", function(t)
     ranked.write_tokens(t, programs)
     local known, expected, first
     for i, program in ipairs(PROGRAMS) do
-        local placement, budget, holds = table.unpack(program)
+        local placement, budget, how, holds = table.unpack(program)
         local p = programs.build(("placed_kinds_%d"):format(i), KINDS:gsub("BUDGET", budget) .. zero3(2, placement))
         local text = host.read(p.folder .. "/memory.c") .. host.read(p.folder .. "/step.c")
         for _, part in ipairs(holds) do t.contains(text, part) end
         first = first or p
         check_kernels(t, p, first)
         local dump, losses, bytes = ended(t, programs, p, function(o)
-            o.env = t.all and environment(devices.checked(1)) or nil
+            o.env = environment(t.all and devices.checked(1) or how)
             on_devices(t, environment, 2, o)
             table.insert(o.env, "GAGEN_KERNELS=" .. first.folder)       -- compiled once
             return o

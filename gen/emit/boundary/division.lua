@@ -136,7 +136,8 @@ function division.tables(g, config, target, open_shard)
         shards = sections.lines(shards), sharded = #shards > 0, grouped = g.handlers ~= nil,
         groups = text.block(c_text.wrap("", "static const int BUCKET_GROUPS[] = {", ordered.collect(g.collectives,
             function(x) return tostring(x.group and x.group.number or 0) end), "};")),
-        open_shard = text.block(placed.table(g) .. open_shard.text), numbers = statistics.most(g, config.ops), device = target.device }
+        open_shard = text.block(placed.table(g) .. open_shard.text), numbers = statistics.most(g, config.ops),
+        device = target.device }
 end
 
 --- The lines by which averages of parameters start as these are.

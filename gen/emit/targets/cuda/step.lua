@@ -122,7 +122,8 @@ local function boundary_kernels(g, config, context, found)
             return ("s->list_ranks[%d]"):format(number - 1)
         end)
         add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = step.totals(config, template),
-            ranks = config.ranks, by_sum = shares and shares.by_sum, shares = shares and shares.lines or false })
+            ranks = config.ranks, by_sum = shares and shares.by_sum or false,
+            shares = shares and shares.lines or false })
     end
     if config.mode.ranks then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" },
