@@ -55,9 +55,10 @@ fields.graph = {
         .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some "
         .. "of them in 16 bits, and the elements of `real` that its window takes (layout); state_on_host: the state of "
         .. "a rank's cut lies in host memory; values_on_host: its values and gradient too (placement)",
-    placement = "{ policy, pool = { elements, kept } }: where chunks lie between their uses; nil: all on the device, "
-        .. "or the target has one memory; pool: device memory in which the cuts of chunks on the host stay from the "
-        .. "forward to the backward pass, kept[bucket] = where; nil: none does (placement)",
+    placement = "{ policy, kept, pool = { elements, kept } }: where chunks lie between their uses; nil: all on the "
+        .. "device, or the target has one memory; kept: the set of buckets that gpu_margin_mem_ratio keeps there; pool: "
+        .. "device memory in which the cuts of chunks on the host stay from the forward to the backward pass, "
+        .. "kept[bucket] = where; nil: none does (placement)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "

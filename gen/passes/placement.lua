@@ -129,6 +129,7 @@ local function fill(g, config, sizes)
     local least = config.device_bytes(g)
     if least > config.budget then return end            -- fit chooses another plan, or refuses this one
     local kept = kept_by_margin(g, config, sizes, least)
+    g.placement.kept = kept
     local moves = moves_of(ordered.collect(list, function(i) return not kept[i] and i or nil end))
     local n = make_fewest(g, config, moves)
     take_back(g, config, moves, n, "values_on_host")

@@ -232,6 +232,21 @@ local function check_filled(plan, budget)
     end
 end
 
+-- With one rank the arrays of the device have the cuts that the table says.
+local function check_arrays(t, plan)
+    local sums = { device_parameters = 0, device_gradients = 0, device_state_m = 0, device_state_v = 0 }
+    for _, chunk in ipairs(plan.placement.chunks) do
+        for name, bytes in next, sums do
+            local on_device = chunk[name:find "state" and "state" or "values"] == "device"
+            sums[name] = bytes + (on_device and chunk.own_bytes or 0)
+        end
+    end
+    for _, arena in ipairs(plan.arenas) do
+        local bytes = sums[arena.name]
+        if bytes then t.equal(arena.bytes, bytes > 0 and bytes // 4096 * 4096 + 4096 or 0, arena.name) end
+    end
+end
+
 local function check_bytes(t, plan, budget)
     local bytes = device_bytes(plan)
     t.equal(plan.placement.device_bytes, bytes)
@@ -268,6 +283,7 @@ add("auto, five budgets: never above, states go before values, the chunk that is
         local plan = planned(t, spec(auto(1), budget))
         local bytes = check_bytes(t, plan, budget)
         check_filled(plan, budget)
+        check_arrays(t, plan)
         if k == 0 then t.equal(bytes, least) end
         if k == 4 then t.equal(bytes, device, "with the bytes of \"device\" all is there") end
         check_last(plan, "values")
@@ -317,7 +333,10 @@ add("gpu_margin_mem_ratio: whole chunks in their order while used + chunk < marg
         check_last(plan, "values", kept)
         check_last(plan, "state", kept)
         counts[i] = 0
-        for _ in next, kept do counts[i] = counts[i] + 1 end
+        for _, chunk in ipairs(plan.placement.chunks) do
+            t.equal(chunk.kept, kept[chunk.chunk] or false, "chunk " .. chunk.chunk)
+            counts[i] = counts[i] + (chunk.kept and 1 or 0)
+        end
     end
     t.equal(counts[1], 0)
     assert(counts[3] > counts[2], ("%d and %d chunks"):format(counts[2], counts[3]))

@@ -59,7 +59,8 @@ local function chunk_rows(g, config, size)
             local pool, values = g.placement.pool, place(bucket.values_on_host)
             list[#list + 1] = { chunk = i, from = first_name(bucket), elements = bucket.n, own_bytes = own[i] * size,
                 values = values, gradient = values, state = place(bucket.state_on_host),
-                pooled = pool and pool.kept[i] and true or false }
+                pooled = pool and pool.kept[i] and true or false,
+                kept = g.placement.kept and g.placement.kept[i] or false }
         end
     end
     return list
@@ -103,7 +104,8 @@ function placement.rows(facts)
     local rows = { { "chunk", "from", "elements", "own bytes", "values", "gradient", "state" } }
     for i, chunk in ipairs(facts.chunks) do
         rows[i + 1] = { tostring(chunk.chunk), chunk.from, text.commas(chunk.elements), text.commas(chunk.own_bytes),
-            chunk.values .. (chunk.pooled and ", pool" or ""), chunk.gradient, chunk.state }
+            chunk.values .. (chunk.pooled and ", pool" or chunk.kept and ", margin" or ""), chunk.gradient,
+            chunk.state }
     end
     return rows, COLUMNS
 end
