@@ -107,7 +107,7 @@ add("host and auto end with the bits of device", function(t)
         first = first or p
         check_kernels(t, p, first)
         local dump, losses, bytes = ended(t, programs, p, function(o)
-            o.env = environment(t.all and devices.checked(1) or how)
+            o.env = environment { t.all and "GAGEN_DEVICE_CHECK=1" or "GAGEN_DEVICE_CHECK=0", table.unpack(how) }
             on_devices(t, environment, 2, o)
             table.insert(o.env, "GAGEN_KERNELS=" .. first.folder)       -- compiled once
             return o
