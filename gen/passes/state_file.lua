@@ -7,6 +7,7 @@
 --   file                                 | segment | segment | segment | segment |
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local update_rule = require "passes.update_rule"
 
 local state_file = {}
 
@@ -16,22 +17,11 @@ local WINDOWS, WINDOW_BYTES = 3, 4 << 20
 -- Elements that every cut of the runtime is a multiple of: GA_CUT.
 local CUT = 16
 
-local function refuse_scope(g, config)
-    for _, group in g.groups:each() do
-        local rule = group.rule
-        if rule.scope ~= "element" then
-            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over whole tensors before it "
-                .. "updates an element: expected an optimizer that updates each element by itself, such as adamw")
-                :format(rule.name), {})
-        end
-    end
-end
-
 --- The state_file of a graph: { folder, fraction, arrays = names of the states in it, window = elements of each that
 --- pass through memory at once }; nil: all state lies in memory.
 function state_file.of(g, config)
     if not config.nvme then return nil end
-    refuse_scope(g, config)
+    update_rule.refuse_whole(g, config.nvme.at, "nvme is given")
     local arrays = ordered.collect(g.state_names, function(name) return g.states:get(name).dense and name or nil end)
     if #arrays == 0 then
         diag.fail(config.nvme.at, "parallel: nvme is given, and no state of the optimizer belongs to all trained "

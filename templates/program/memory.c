@@ -92,7 +92,7 @@ static int open_memory(model *m, ga_err *e) {
     return 0;
 }
 
-//@ open_device(device_arenas, arenas, parallel, left, gathered)
+//@ open_device(device_arenas, arenas, parallel, left, gathered, here)
 /* Host memory that the device reads by itself: an arena like the others, made and released by the
  * driver. */
 static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
@@ -135,6 +135,9 @@ static int open_device(model *m, ga_err *e) {
 //% if gathered > 0 then
     for (int i = 0; i < $gathered; i++) GA_TRY(ga_device_event(m->device, &m->gathered[i], e));
 //% end
+//% if here > 0 then
+    for (int i = 0; i < $here; i++) GA_TRY(ga_device_event(m->device, &m->here[i], e));
+//% end
     return 0;
 }
 
@@ -169,6 +172,22 @@ static int open_shard(model *m, int device, int arena, const char *name, const g
     GA_TRY(ga_device_arena(m->device, pages * PAGE, &m->device_memory[device], e));
     return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
+
+//@ open_placed(some)
+enum { PAGE = 4096 };
+
+static size_t bytes_of(const ga_shard *s) { return ((size_t)s->elements * sizeof(real) / PAGE + 1) * PAGE; }
+//% if some then
+
+/* Memory for what this rank has of an array: its elements `there` on the device, and all of it in host memory, where
+ * those are copies for files, and all others are what kernels of the device read and write. */
+static int open_shard(model *m, int device, int arena, const char *name, const ga_shard *s, const ga_shard *there,
+                      ga_err *e) {
+    if (there->elements > 0)
+        GA_TRY(ga_device_arena(m->device, bytes_of(there), &m->device_memory[device], e));
+    return open_pinned(m, arena, name, bytes_of(s), e);
+}
+//% end
 
 //@ groups(count, rows)
 /* Groups of ranks: how many lists the groups before it have, and the list of each rank. */

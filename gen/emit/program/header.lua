@@ -13,6 +13,7 @@ local names = require "emit.program.names"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
+local placed = require "emit.boundary.placed"
 local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
@@ -154,7 +155,7 @@ function model_header.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/model.h"), {
         { "head", { header = text.block(header("model.h", "sizes, memory and functions of the program")),
             guard = text.ident(config.name:upper() .. "_MODEL_H"), half = sums.half, device = own.device,
-            parallel = own.parallel, sends = sent.is_used(g), filed = g.state_file ~= nil,
+            parallel = own.parallel, placed = placed.is_used(g), sends = sent.is_used(g), filed = g.state_file ~= nil,
             real = text.ident(f64 and "double" or "float"),
             dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
         own.device and { "iteration", {} },

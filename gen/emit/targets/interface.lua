@@ -91,8 +91,8 @@ interface.fields = {
 
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
-    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes } per second, "
-        .. "call_us, like = in words; nil: as the profile of the processor says", true),
+    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes, link_bytes } per "
+        .. "second, call_us, like = in words; nil: as the profile of the processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures
@@ -108,7 +108,8 @@ interface.fields = {
     field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
         .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: its "
         .. "last elements lie in a file"),
-    field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
+    field("open_shard", "function", "(name, shard, there): the lines that give a rank's part of an array its memory; "
+        .. "there: of a device, the shard of what lies on it; nil: all, false: nothing"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
 
     -- files and libraries

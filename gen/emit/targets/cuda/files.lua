@@ -20,7 +20,7 @@ local function lines(list) return text.block(table.concat(list, "\n")) end
 local PARTS = "device_parts"
 
 -- Arenas of which no file has anything.
-local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
+local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true, pool = true }
 
 --- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
@@ -37,7 +37,9 @@ function cuda_files.arenas(g, config, add)
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
         if not DEVICE_ALONE[arena.name] then
-            add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
+            local placed = g.placement ~= nil and arena.sharded ~= nil
+            add(arena.name, batch.arena_bytes(g, arena), placed and "pinned: of chunks on the host; copy for files of "
+                .. "others" or "copy for files", placed and "pinned" or nil, arena.sharded)
         end
     end
     local numbers = statistics.most(g, config.ops)
@@ -181,7 +183,7 @@ end
 
 --- Whether a header of the runtime belongs to the program.
 function cuda_files.wants_header(name)
-    return not (name:match("team") or name:match("cores") or name:match("collect"))
+    return not name:match("collect")
 end
 
 return cuda_files
