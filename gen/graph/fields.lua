@@ -56,8 +56,8 @@ fields.graph = {
         .. "of them in 16 bits, and the elements of `real` that its window takes (layout); state_on_host: the state of "
         .. "a rank's cut lies in host memory; values_on_host: its values and gradient too (placement)",
     placement = "{ policy, kept, pool = { elements, kept } }: where chunks lie between their uses; nil: all on the "
-        .. "device, or the target has one memory; kept: the set of buckets that gpu_margin_mem_ratio keeps there; pool: "
-        .. "device memory in which the cuts of chunks on the host stay from the forward to the backward pass, "
+        .. "device, or the target has one memory; kept: the set of buckets that gpu_margin_mem_ratio keeps there; "
+        .. "pool: device memory in which the cuts of chunks on the host stay from the forward to the backward pass, "
         .. "kept[bucket] = where; nil: none does (placement)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
