@@ -140,11 +140,11 @@ end
 local NAMES = { "values, gradient and state on the device", "values and gradient on the device, state on the host",
     "values, gradient and state on the host" }
 
-local function explain(g)
+local function explain(g, policy)
     for i, bucket in ipairs(g.buckets) do
         if not bucket.collected then
             local n = bucket.values_on_host and 3 or bucket.state_on_host and 2 or 1
-            graph.decide(g, "chunk " .. i, NAMES[n], ("placement is %q"):format(g.placement.policy))
+            graph.decide(g, "chunk " .. i, NAMES[n], ("placement is %q"):format(policy))
         end
     end
 end
@@ -159,7 +159,8 @@ local function check(g, config)
     update_rule.refuse_whole(g, c.at, ("placement is %q"):format(c.given))
 end
 
---- Sets g.placement, and for each bucket what of it is on the host; on a target with one memory it changes nothing.
+--- Sets g.placement, and for each bucket what of it is on the host. Nothing changes where all has room on the device,
+--- or the target has one memory.
 --- config.placed: config.placement, if the target has a memory of its own. config.device_bytes(g): what the plan takes
 --- there as it is now.
 function placement.run(g, config)
@@ -178,7 +179,10 @@ function placement.run(g, config)
         local all = moves_of(going(g, sizes))
         put(g, all, #all)
     end
-    explain(g)
+    explain(g, policy)
+    if not ordered.find(ordered.collect(g.buckets, function(b) return b.state_on_host or false end), true) then
+        g.placement = nil
+    end
     return true
 end
 

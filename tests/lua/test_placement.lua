@@ -275,8 +275,8 @@ local function check_moved(t, plan)
 end
 
 add("auto, five budgets: never above, states go before values, the chunk that is needed last goes first", function(t)
-    local device = device_bytes((planned(t, spec '{ "zero3", ranks = 1 }')))
-    local least = least_of(t, 1)
+    local whole = planned(t, spec '{ "zero3", ranks = 1 }')
+    local device, least = device_bytes(whole), least_of(t, 1)
     local before, states, partly = math.huge, 0, 0
     for k = 0, 4 do
         local budget = least + (device - least) * k // 4
@@ -285,19 +285,24 @@ add("auto, five budgets: never above, states go before values, the chunk that is
         check_filled(plan, budget)
         check_arrays(t, plan)
         if k == 0 then t.equal(bytes, least) end
-        if k == 4 then t.equal(bytes, device, "with the bytes of \"device\" all is there") end
+        if k == 4 then
+            t.equal(bytes, device, "with the bytes of \"device\" all is there")
+            t.equal(plan.placement.moved.total, 0)
+            plan.placement = nil
+            t.equal(plan, whole, "the plan")
+            break
+        end
         check_last(plan, "values")
         check_last(plan, "state")
         check_states_first(plan)
         t.equal(on_host(plan, "gradient"), on_host(plan, "values"))
         check_moved(t, plan)
-        assert(plan.placement.moved.total < before or before == 0, "more memory, and not less moves")
+        assert(plan.placement.moved.total < before, "more memory, and not less moves")
         before = plan.placement.moved.total
         local away = #on_host(plan, "state")
         states = states + (away > 0 and #on_host(plan, "values") == 0 and 1 or 0)
         partly = partly + (away > 0 and away < #NEEDED and 1 or 0)
     end
-    t.equal(before, 0)
     assert(states > 0 and partly > 0, ("%d %d"):format(states, partly))
 end)
 

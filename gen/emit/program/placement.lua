@@ -15,7 +15,7 @@ end
 
 -- How often a micro-step takes the own cut of a chunk up for a gather; one that stays in the pool comes up once.
 local function uploads(g, i)
-    local times, pool = 0, g.placement.pool
+    local times, pool = 0, g.placement and g.placement.pool
     for _, name in ipairs { "forward", "backward" } do
         times = times + (ordered.find(g.chunks.orders[name], i) and 1 or 0)
     end
@@ -52,15 +52,15 @@ local function most_moved(g, config, size)
 end
 
 local function chunk_rows(g, config, size)
-    local list, own = {}, pieces.most(g, config.ranks)
+    local list, own, placed = {}, pieces.most(g, config.ranks), g.placement or {}
     local function place(on_host) return on_host and "host" or "device" end
     for i, bucket in ipairs(g.buckets) do
         if not bucket.collected then
-            local pool, values = g.placement.pool, place(bucket.values_on_host)
+            local pool, values = placed.pool, place(bucket.values_on_host)
             list[#list + 1] = { chunk = i, from = first_name(bucket), elements = bucket.n, own_bytes = own[i] * size,
                 values = values, gradient = values, state = place(bucket.state_on_host),
                 pooled = pool and pool.kept[i] and true or false,
-                kept = g.placement.kept and g.placement.kept[i] or false }
+                kept = placed.kept and placed.kept[i] or false }
         end
     end
     return list
@@ -70,13 +70,13 @@ end
 function placement.facts(g, config, arenas, rates)
     local c = config.placement
     if not c then return nil end
-    if not g.placement then return { policy = c.given, changes = false, target = config.target } end
+    if not config.placed then return { policy = c.given, changes = false, target = config.target } end
     local size, bytes = g.real == "f64" and 8 or 4, { device = 0, pinned = 0, host = 0 }
     for _, arena in ipairs(arenas) do bytes[arena.memory] = bytes[arena.memory] + arena.bytes end
     local sum = most_moved(g, config, size)
     return { policy = c.given, changes = true, margin_ratio = c.policy == "auto" and c.ratio or nil,
         device_bytes = bytes.device, pinned_bytes = bytes.pinned, budget = config.budget,
-        pool_bytes = g.placement.pool and g.placement.pool.elements * size or 0,
+        pool_bytes = g.placement and g.placement.pool and g.placement.pool.elements * size or 0,
         chunks = chunk_rows(g, config, size), moved = sum, predicted_us = sum.total / rates.link_bytes * 1e6 }
 end
 
