@@ -1,6 +1,7 @@
 -- state_file: which part of the optimizer's state lies in a file (parallel.nvme). Of each state that all trained
 -- parameters have, memory has the first elements and the file the last; an update sweeps over the elements, and those
--- of the file pass through windows of memory, one segment after another (runtime/files/state_file.h).
+-- of the file pass through windows of memory, one segment after another (runtime/files/state_file.h). Of a device, its
+-- memory has the first elements and one window.
 --
 --   elements of m      0 ............... held ............................ elements
 --   memory             | as without      | window | window | window |
@@ -10,8 +11,11 @@ local ordered = require "base.ordered"
 
 local state_file = {}
 
--- Windows of memory, and bytes of one of all states together: at most 4 MiB each.
-local WINDOWS, WINDOW_BYTES = 3, 4 << 20
+--- Windows of the host's memory: GA_STATE_WINDOWS.
+state_file.WINDOWS = 3
+
+-- Bytes of a window of all states together.
+local WINDOW_BYTES = 4 << 20
 
 -- Elements that every cut of the runtime is a multiple of: GA_CUT.
 local CUT = 16
@@ -47,10 +51,10 @@ function state_file.held(file, elements)
     return math.floor(elements * (1 - file.fraction)) // CUT * CUT
 end
 
---- How many elements of memory such a state needs.
-function state_file.in_memory(file, elements)
-    local held = state_file.held(file, elements)
-    return held + WINDOWS * math.min(file.window, (elements - held + CUT - 1) // CUT * CUT)
+--- How many elements a window of such a state has.
+function state_file.window(file, elements)
+    local filed = elements - state_file.held(file, elements)
+    return math.min(file.window, (filed + CUT - 1) // CUT * CUT)
 end
 
 return state_file

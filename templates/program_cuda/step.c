@@ -116,14 +116,21 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
     backward(q, m, &b, role);
 }
 
-//@ boundary(boundary_calls)
+//@ boundary(boundary_calls, filed)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
+//% if filed then
+/* One update, but for what lies in the file: host_update does that, when the host knows the decision. */
+static void boundary(queue *q, model *m) {
+    $boundary_calls
+}
+//% else
 /* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
     pack_views(q, m);
 }
+//% end
 
 //@ cycles(functions)
 /* -- cycles ------------------------------------------------------------------------------------ */
@@ -156,7 +163,7 @@ static int run_graph(model *m, int what, ga_err *e) {
     return q.code;
 }
 
-//@ transfers(parallel)
+//@ transfers(parallel, hosted)
 /* -- between host and device ------------------------------------------------------------------- */
 
 /* Fetches the decisions and sums of the device, behind all that was sent so far. */
@@ -192,9 +199,16 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
+//% if hosted then
+/* Makes the host's part of the update, and counts the cycle; its sums are cleared on the device. */
+//% else
 /* Counts the cycle; its sums are cleared on the device. Requests to stop or save wait while the next
  * cycle is under way: what they are to find on the device is gone. */
+//% end
 static int commit(model *m, ga_err *e) {
+//% if hosted then
+    if (!m->step.skip) GA_TRY(host_update(m, e));
+//% end
 //% if parallel then
     m->stop = ga_stop_agreed(m->step.stop, &m->save);
 //% else
@@ -203,7 +217,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-//@ model(name, cycle_graphs, micro_graphs)
+//@ model(name, cycle_graphs, micro_graphs, hosted)
 /* The graph of a cycle of r micro-steps whose batches are in slot 0; -1: none was captured. */
 static int cycle_graph(int r) {
     switch (r) {
@@ -247,8 +261,13 @@ static int start_micros(model *m, int slot, int r, ga_err *e) {
     return read_back(m, slot, e);
 }
 
+//% if hosted then
+/* While a cycle is computed, the batches of the next one are sent. Its work follows when the host has made its part of
+ * the update. */
+//% else
 /* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between
  * both, the next one is started too, before the host waits for this one: the device waits for nobody. */
+//% end
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     const int slot = m->slot, graph = cycle_graph(r);
     GA_TRY(ga_cycle_begin(&m->count, r, e));
@@ -257,15 +276,25 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
     if (graph < 0) {
         GA_TRY(start_micros(m, slot, r, e));
     } else {
+//% if hosted then
+        GA_TRY(start_graph(m, slot, graph, e));
+//% else
         if (!m->begun) GA_TRY(start_graph(m, slot, graph, e));
+//% end
         for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
     }
     m->slot = !slot;
+//% if hosted then
+    const int next = ga_loader_ahead(m->loader);
+    m->ahead = next > 0;
+    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
+//% else
     const int next = ga_loader_ahead(m->loader), next_graph = cycle_graph(next);
     m->ahead = next > 0;
     if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
     m->begun = m->goes_on && next_graph >= 0 && ga_stop_requests() == 0;
     if (m->begun) GA_TRY(start_graph(m, m->slot, next_graph, e));
+//% end
     GA_TRY(finish(m, slot, e));
     return commit(m, e);
 }

@@ -307,7 +307,6 @@ add("wrong words and optimizers are refused with the reason", function(t)
         { '{ "adamw", lr = 1e-3 }', '{ "/tmp", part = 0.5 }', "nvme has the key 'part'" },
         { '{ "adamw", lr = 1e-3 }', '""', "nvme has no folder" },
     } do refused(t, tiny(case[1], case[2]), case[3]) end
-    refused(t, tiny('{ "adamw", lr = 1e-3 }', '"/tmp"') .. 'target "cuda"\n', "the state lies in the memory of a device")
 end)
 
 add("a folder that is not there: exit 1 with its path", function(t)

@@ -187,7 +187,8 @@ function memory.render(g, config, facts, context, header)
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
-        g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges) },
+        g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges,
+            target) },
         initial_values(g, params),
     })
 end
