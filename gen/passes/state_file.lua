@@ -8,6 +8,7 @@
 --   file                                 | segment | segment | segment | segment |
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local update_rule = require "passes.update_rule"
 
 local state_file = {}
 
@@ -20,13 +21,26 @@ local WINDOW_BYTES = 4 << 20
 -- Elements that every cut of the runtime is a multiple of: GA_CUT.
 local CUT = 16
 
+-- Whether an update of a group reads and writes each element of its states once: all but rules whose sums over a tensor
+-- need the states, as lamb's, and rules of matrices. Their sums begin at a tensor and go over its tiles, whereas
+-- segments begin anywhere, and the file would be read and written twice per update.
+local function sweeps_once(g, config, group)
+    if group.rule.scope == "matrix" or group.rule.factors then return false end
+    local before = update_rule.of(g, config, group).before
+    if not before then return true end
+    local reads, writes = update_rule.uses(before.statements, ordered.collect(before.sums, function(s) return s[2] end))
+    for _, name in ipairs(g.state_names) do
+        if reads[name] or writes[name] then return false end
+    end
+    return true
+end
+
 local function refuse_scope(g, config)
     for _, group in g.groups:each() do
-        local rule = group.rule
-        if rule.scope ~= "element" then
-            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over whole tensors before it "
-                .. "updates an element: expected an optimizer that updates each element by itself, such as adamw")
-                :format(rule.name), {})
+        if not sweeps_once(g, config, group) then
+            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over the state of whole tensors "
+                .. "before it updates an element: expected an optimizer that needs the state of an element once, such "
+                .. "as adamw"):format(group.rule.name), {})
         end
     end
 end

@@ -162,6 +162,32 @@ target     "cuda"
     t.equal(events_of(log, "state_file")[1].written_bytes, (12 - skipped) * programs.plan(filed).state_file.bytes)
 end)
 
+-- Its norms of tensors need no state: they are taken before the sweep, in the graph.
+add("lars: the bits are those without a file", function(t)
+    t.long()
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local folder = folder_of(t, programs)
+    for _, case in ipairs { { "none", 1 }, { "zero1", 2 } } do
+        local mode, ranks = case[1], case[2]
+        local function dumped(nvme)
+            local p = programs.build(("nvme_cuda_lars_%s_%s"):format(mode, nvme and "file" or "none"), ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (4)
+accumulate (2)
+model      { linear "in" { 24 }, times(3) "h" { linear "a" { 24 }, tanh {} }, linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "lars", lr = 1, momentum = 0.9, weight_decay = 0.1 }
+parallel   { %q%s }
+train      { updates = 5, seed = 3 }
+target     "cuda"
+]]):format(mode, nvme and (", nvme = { %q, fraction = 0.7 }"):format(folder) or ""))
+            return programs.dump(p, on_devices(t, ranks, { env = environment(nvme and devices.checked(1) or nil) }))
+        end
+        programs.identical(dumped(true), dumped(false), PARAMETERS_AND_STATE)
+    end
+end)
+
 -- === checkpoints ==================================================================================
 
 add("checkpoints go from a file to none, to other modes, ranks and targets, and back", function(t)
