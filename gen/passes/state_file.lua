@@ -38,9 +38,9 @@ end
 local function refuse_scope(g, config)
     for _, group in g.groups:each() do
         if not sweeps_once(g, config, group) then
-            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over the state of whole tensors "
-                .. "before it updates an element: expected an optimizer that needs the state of an element once, such "
-                .. "as adamw"):format(group.rule.name), {})
+            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over the state of whole "
+                .. "tensors before it updates an element: expected an optimizer that needs the state of an element "
+                .. "once, such as adamw"):format(group.rule.name), {})
         end
     end
 end

@@ -1,8 +1,8 @@
 /* state_file.h: the last elements of the optimizer's state in a file without a name, which a sweep over them reads and
  * writes in segments: one is read ahead and one written behind by a thread of its own. Each array has GA_STATE_WINDOWS
- * windows of host memory through which segments pass. On the CPU they lie behind the array's first elements, and updates
- * work in them; on a device one window lies there, to and from which the program copies the segment in use. The file is
- * never mapped: what the disk fails to do is an error, not a signal. */
+ * windows of host memory through which segments pass. On the CPU they lie behind the array's first elements, and
+ * updates work in them; on a device one window lies there, to and from which the program copies the segment in use. The
+ * file is never mapped: what the disk fails to do is an error, not a signal. */
 #ifndef GA_STATE_FILE_H
 #define GA_STATE_FILE_H
 

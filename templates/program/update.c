@@ -97,8 +97,8 @@ void $(name)_model_cut_state(model *m) {
 }
 
 //% if not device then
-/* Behind this, the states of a part are in memory, those of these arrays; false: reading or writing failed. Those of the
- * segment before are written, those of the next are read, while the part is updated. */
+/* Behind this, the states of a part are in memory, those of these arrays; false: reading or writing failed. Those of
+ * the segment before are written, those of the next are read, while the part is updated. */
 static bool state_need(ga_worker *w, model *m, const range *r, unsigned arrays) {
     if (r->segment < 0) return true;
     ga_barrier(w);

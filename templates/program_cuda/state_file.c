@@ -1,5 +1,5 @@
-// state_file: the parts of step.c about state of the optimizer that lies in a file: the host sweeps over it behind the graph
-// of a cycle, when it knows the decision.
+// state_file: the parts of step.c about state of the optimizer that lies in a file: the host sweeps over it behind the
+// graph of a cycle, when it knows the decision.
 
 //@ windows(addresses)
 /* -- the state in the file ----------------------------------------------------------------------- */

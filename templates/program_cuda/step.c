@@ -217,7 +217,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-//@ model(name, cycle_graphs, micro_graphs, hosted)
+//@ starts(cycle_graphs, micro_graphs)
 /* The graph of a cycle of r micro-steps whose batches are in slot 0; -1: none was captured. */
 static int cycle_graph(int r) {
     switch (r) {
@@ -261,6 +261,7 @@ static int start_micros(model *m, int slot, int r, ga_err *e) {
     return read_back(m, slot, e);
 }
 
+//@ model(name, hosted)
 //% if hosted then
 /* While a cycle is computed, the batches of the next one are sent. Its work follows when the host has made its part of
  * the update. */

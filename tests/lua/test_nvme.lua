@@ -358,7 +358,7 @@ add("wrong words and optimizers are refused with the reason", function(t)
     for _, case in ipairs {
         { '{ "lamb", lr = 1e-3 }', '"/tmp"', "refused.lua:6: parallel: nvme is given, and the rule 'lamb' goes over "
             .. "the state of whole tensors" },
-        { '{ "muon", lr = 1e-3, rest = { "adamw" } }', '"/tmp"', "the rule 'muon' goes over the state of whole tensors" },
+        { '{ "muon", lr = 1e-3, rest = { "adamw" } }', '"/tmp"', "rule 'muon' goes over the state of whole tensors" },
         { '{ "adafactor", lr = 1e-3 }', '"/tmp"', "the rule 'adafactor' goes over the state of whole tensors" },
         { '{ "sgd", lr = 1e-3 }', '"/tmp"', "no state of the optimizer belongs to all trained parameters" },
         { '{ "adamw", lr = 1e-3 }', '{ "/tmp", fraction = 0 }', "nvme has the fraction 0" },

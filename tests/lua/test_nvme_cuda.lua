@@ -1,6 +1,6 @@
 -- The optimizer's state in a file (parallel.nvme) on the CUDA target: programs on the device library (tests/device),
--- with its checks and in a shuffled order, end with the bits of programs without it; checkpoints that targets, modes and
--- ranks take from each other; what is counted; disks that fail; kill -9.
+-- with its checks and in a shuffled order, end with the bits of programs without it; checkpoints that targets, modes
+-- and ranks take from each other; what is counted; disks that fail; kill -9.
 local devices = dofile "tests/lua/devices.lua"
 local json = dofile "tests/lua/json.lua"
 

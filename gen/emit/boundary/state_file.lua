@@ -39,7 +39,7 @@ function state_file.fields(g, rows, target)
     return { "ga_state_file *state_file; /* the last elements of the optimizer's state */",
         "part_lists swept;        /* parts of the ranges: of this rank, as an update sweeps over the state */",
         ("range swept_parts[%d];"):format(part_count(g, rows)),
-        target.device and g.states:has "ema" and "bool averaged;           /* averages are in the place of parameters */"
+        target.device and g.states:has "ema" and "bool averaged; /* averages are in the place of parameters */"
             or nil }
 end
 
@@ -100,9 +100,9 @@ function state_file.window_bytes(g, config)
     return state_files.WINDOWS * window * #g.state_file.arrays * (g.real == "f64" and 8 or 4)
 end
 
---- Facts for the plan, of the rank that has most of the state: { folder, fraction, bytes of the file, window_bytes of the
---- host's memory, device_bytes of states and windows on a device, bytes that an update reads, and writes; as many go to a
---- device, and come back }.
+--- Facts for the plan, of the rank that has most of the state: { folder, fraction, bytes of the file, window_bytes of
+--- the host's memory, device_bytes of states and windows on a device, bytes that an update reads, and writes; as many
+--- go to a device, and come back }.
 function state_file.facts(g, config, target)
     if not g.state_file then return nil end
     local file, held, filed, window = g.state_file, sizes(g, config)
@@ -116,11 +116,11 @@ end
 --- The plan's lines about it.
 function state_file.lines(facts)
     local commas = text.commas
-    local list = { ("%s bytes of state per rank in %s, %s of them at once in memory; an update reads %s and writes %s"):format(
-        commas(facts.bytes), facts.folder, commas(facts.window_bytes), commas(facts.read_bytes),
+    local list = { ("%s bytes of state per rank in %s, %s of them at once in memory; an update reads %s and writes %s")
+        :format(commas(facts.bytes), facts.folder, commas(facts.window_bytes), commas(facts.read_bytes),
         commas(facts.written_bytes)) }
-    list[2] = facts.device_bytes and ("that memory is pinned, and the device has %s bytes of state; an update sends it %s "
-        .. "and fetches %s"):format(commas(facts.device_bytes), commas(facts.read_bytes), commas(facts.written_bytes))
+    list[2] = facts.device_bytes and ("that memory is pinned, and the device has %s bytes of state; an update sends "
+        .. "it %s and fetches %s"):format(commas(facts.device_bytes), commas(facts.read_bytes), commas(facts.written_bytes))
     return list
 end
 

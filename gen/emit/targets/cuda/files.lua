@@ -142,7 +142,8 @@ function cuda_files.flat_places(g)
     if g.residues then list[#list + 1] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.sharded.state and {} or g.state_names) do
         local filed = g.state_file and g.states:get(name).dense        -- it has memory when its file is open
-        list[#list + 1] = not filed and ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper()) or nil
+        list[#list + 1] = not filed and ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name,
+            name:upper()) or nil
     end
     return list
 end

@@ -289,8 +289,8 @@ local function exchanges(g, config, context, buckets)
     return text.block((list:gsub("\n+$", "")))
 end
 
--- The functions of an update that sweeps over a file, and the calls of the boundary: `all`, or those up to the sweep over
--- what lies on the device.
+-- The functions of an update that sweeps over a file, and the calls of the boundary: `all`, or those up to the sweep
+-- over what lies on the device.
 local function sweep_of(g, context, all)
     if not g.state_file then return false, all end
     local parts, template = graphs.parts(g), context.template("program_cuda/state_file.c")
@@ -345,7 +345,8 @@ local function step_text(g, config, context, header)
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
         { "graphs", { play_cases = play, micro_cases = micro } },
         host_update(g, context), { "transfers", { parallel = ranks, hosted = filed } },
-        { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs, hosted = filed } },
+        { "starts", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
+        { "model", { name = name, hosted = filed } },
         { "evaluations", { name = name, chunked = chunked } },
         averages(g, config, context),
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
