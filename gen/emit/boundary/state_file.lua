@@ -120,7 +120,8 @@ function state_file.lines(facts)
         :format(commas(facts.bytes), facts.folder, commas(facts.window_bytes), commas(facts.read_bytes),
         commas(facts.written_bytes)) }
     list[2] = facts.device_bytes and ("that memory is pinned, and the device has %s bytes of state; an update sends "
-        .. "it %s and fetches %s"):format(commas(facts.device_bytes), commas(facts.read_bytes), commas(facts.written_bytes))
+        .. "it %s and fetches %s"):format(commas(facts.device_bytes), commas(facts.read_bytes),
+        commas(facts.written_bytes))
     return list
 end
 

@@ -147,8 +147,8 @@ interface.fields = {
     field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the "
         .. "call, maybe a function of the node, the line that follows behind the barrier, the name of the kernel if "
         .. "there is one"),
-    field("state_need", "string", "the line with which a loop over parts begins whose states may lie in a file; nil: no "
-        .. "state does", true),
+    field("state_need", "string", "the line with which a loop over parts begins whose states may lie in a file; nil: "
+        .. "no state does", true),
     field("move_step", "string", "what the call of batchnorm_move begins with"),
     field("array", "function", "(array): the address of a whole array of the flat space, { kind, name }"),
     field("operand_parameter", "function", "(parameter): what a function over a run is given for an operand"),
