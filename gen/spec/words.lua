@@ -237,7 +237,8 @@ words.list = {
             .. "all others" }),
         field("nvme", "table", { alternatives = { "string" }, doc = "DIR or { DIR, fraction = 1.0 }: that part of the "
             .. "optimizer's state lies in a file in this folder, one for each process and without a name; each update "
-            .. "reads and writes it. For target c, and optimizers that update each element by itself" }),
+            .. "reads and writes it once. Not for lamb, fused_lamb, adafactor and muon: they go over the state of a "
+            .. "whole tensor before they update an element, in an order that segments of a file have not" }),
       },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',

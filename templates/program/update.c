@@ -104,7 +104,7 @@ void $(name)_model_cut(model *m) {
     $tiles
 }
 
-//@ cut_state(name, sharded, own)
+//@ cut_state(name, sharded, own, device)
 void $(name)_model_cut_state(model *m) {
 //% if sharded then
     cut($(own)&m->division.own, m->state_file, &m->swept, m->swept_parts);
@@ -114,13 +114,14 @@ void $(name)_model_cut_state(model *m) {
 //% end
 }
 
-/* Behind this, the states of a part are in memory; false: reading or writing failed. Those of the segment before are
- * written, those of the next are read, while the part is updated. */
-static bool state_need(ga_worker *w, model *m, const range *r) {
+//% if not device then
+/* Behind this, the states of a part are in memory, those of these arrays; false: reading or writing failed. Those of
+ * the segment before are written, those of the next are read, while the part is updated. */
+static bool state_need(ga_worker *w, model *m, const range *r, unsigned arrays) {
     if (r->segment < 0) return true;
     ga_barrier(w);
     if (w->index == 0) {
-        const int code = ga_state_file_need(m->state_file, r->segment, &m->error);
+        const int code = ga_state_file_need(m->state_file, r->segment, arrays, &m->error);
         if (code < 0) ga_team_fail(w, code);
     }
     ga_barrier(w);
@@ -135,6 +136,7 @@ static void state_finish(ga_worker *w, model *m) {
     if (code < 0) ga_team_fail(w, code);
 }
 
+//% end
 //@ buckets(overlap, parameters, windows, gaps, waits, collected, grouped)
 //% if windows.text ~= "" then
 $windows

@@ -124,14 +124,21 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
     backward(q, m, &b, role);
 }
 
-//@ boundary(boundary_calls)
+//@ boundary(boundary_calls, filed)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
+//% if filed then
+/* One update, but for what lies in the file: host_update does that, when the host knows the decision. */
+static void boundary(queue *q, model *m) {
+    $boundary_calls
+}
+//% else
 /* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
     pack_views(q, m);
 }
+//% end
 
 //@ cycles(functions)
 /* -- cycles ------------------------------------------------------------------------------------ */
@@ -164,7 +171,7 @@ static int run_graph(model *m, int what, ga_err *e) {
     return q.code;
 }
 
-//@ transfers(parallel, placed)
+//@ transfers(parallel, hosted)
 /* -- between host and device ------------------------------------------------------------------- */
 
 /* Fetches the decisions and sums of the device, behind all that was sent so far. */
@@ -200,14 +207,14 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
-//% if placed then
-/* Updates what lies in host memory, and counts the cycle; its sums are cleared on the device. */
+//% if hosted then
+/* Makes the host's part of the update, and counts the cycle; its sums are cleared on the device. */
 //% else
 /* Counts the cycle; its sums are cleared on the device. Requests to stop or save wait while the next
  * cycle is under way: what they are to find on the device is gone. */
 //% end
 static int commit(model *m, ga_err *e) {
-//% if placed then
+//% if hosted then
     if (!m->step.skip) GA_TRY(host_update(m, e));
 //% end
 //% if parallel then
@@ -218,7 +225,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-//@ model(cycle_graphs, micro_graphs)
+//@ starts(cycle_graphs, micro_graphs)
 /* The graph of a cycle of r micro-steps whose batches are in slot 0; -1: none was captured. */
 static int cycle_graph(int r) {
     switch (r) {
@@ -286,7 +293,7 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
     return commit(m, e);
 }
 
-//@ placed_cycle(name)
+//@ hosted_cycle(name)
 /* While a cycle is computed, the batches of the next one are sent. The next one starts when the host has made its part
  * of the update. */
 int $(name)_model_cycle(model *m, int r, ga_err *e) {

@@ -4,6 +4,7 @@
 local CUDA_HANDLERS = "test_handlers_cuda: each handler: its formula, the dumps of the C target, the norm of the distinct "
     .. "copies, calls of the plan"
 local CUDA_RANKS = "test_sync_batchnorm_cuda: 3 ranks are one rank with all rows: ddp, A = 3"
+local FILED_ON_CUDA = "test_nvme_cuda: none, 3 micro-steps, 1 of the state: the bits are those without a file"
 
 return {
     { "the mean divides by A, not by the true weight", "templates/program/update.c",
@@ -235,8 +236,8 @@ return {
         "    leave(f);\n    f->present = segment;", "    f->present = segment;",
         "test_nvme: none, 3 micro-steps, 1 of the state: the bits and bytes are those without a file" },
     { "a segment is written at the place of the one before", "runtime/files/state_file.c",
-        "GA_TRY(j.writes ? write_run(f, i, s.at, s.n, memory, e)",
-        "GA_TRY(j.writes ? write_run(f, i, f->segments[j.segment > 0 ? j.segment - 1 : 0].at, s.n, memory, e)",
+        "GA_TRY(j.writes ? write_run(f, i, s.at, s.n, window, e)",
+        "GA_TRY(j.writes ? write_run(f, i, f->segments[j.segment > 0 ? j.segment - 1 : 0].at, s.n, window, e)",
         "test_nvme: none, 3 micro-steps, 1 of the state: the bits and bytes are those without a file" },
     { "another segment than the next is read ahead", "runtime/files/state_file.c",
         "if (segment + 1 < f->count) read_ahead(f, segment + 1);",
@@ -246,7 +247,7 @@ return {
         "    leave(f);\n    f->ahead = NONE;\n    return wait_for", "    f->ahead = NONE;\n    return wait_for",
         "test_nvme: none, 3 micro-steps, 1 of the state: the bits and bytes are those without a file" },
     { "two windows have a segment in use, one read ahead and one written behind", "runtime/files/state_file.c",
-        "return f->held + segment % GA_STATE_WINDOWS * f->c.window;", "return f->held + segment % 2 * f->c.window;",
+        "segment % GA_STATE_WINDOWS * f->c.window", "segment % 2 * f->c.window",
         "test_nvme: none, 3 micro-steps, 1 of the state: the bits and bytes are those without a file" },
     { "all states lie at the place of the first", "runtime/files/state_file.c",
         "return (i * f->filed + at - f->held)", "return (0 * i + at - f->held)",
@@ -313,4 +314,30 @@ return {
         "GA_TRY(ga_device_download(m->device, host + ga_shard_place(here, p->from),",
         "(void)here;\n        GA_TRY(ga_device_download(m->device, host + p->at,",
         "test_placement_cuda: host and auto end with the bits of device" },
+    { "CUDA: a segment is written before it has come back from the device", "templates/program_cuda/state_file.c",
+        "    move_segment(q, m, true);\n    if (q->code == 0) q->code = ga_device_sync(q->device, q->stream, q->e);",
+        "    move_segment(q, m, true);", FILED_ON_CUDA },
+    { "CUDA: a segment is written as it was before the update", "templates/program_cuda/state_file.c",
+        "    move_segment(q, m, true);\n", "", FILED_ON_CUDA },
+    { "CUDA: a segment goes to the device before it is read", "templates/program_cuda/state_file.c",
+        "    if (q->code == 0) q->code = ga_state_file_need(m->state_file, r->segment, GA_STATE_ALL, q->e);\n"
+        .. "    move_segment(q, m, false);\n", "    move_segment(q, m, false);\n"
+        .. "    if (q->code == 0) q->code = ga_state_file_need(m->state_file, r->segment, GA_STATE_ALL, q->e);\n",
+        FILED_ON_CUDA },
+    { "CUDA: files have the last segment one update old", "templates/program_cuda/state_file.c",
+        "    return ga_state_file_finish(m->state_file, e);", "    return 0;", FILED_ON_CUDA },
+    { "CUDA: a window is filled for the next segment while it is in use", "runtime/files/state_file.c",
+        "segment % GA_STATE_WINDOWS * f->c.window", "segment % 1 * f->c.window", FILED_ON_CUDA },
+    { "CUDA: the graph of a cycle updates what lies in the file, too", "templates/program_cuda/state_file.c",
+        "if ((r->segment >= 0) != filed ||", "if ((filed && r->segment < 0) ||", FILED_ON_CUDA },
+    { "CUDA: copies of weights are one update old where the state lies in a file", "templates/program_cuda/state_file.c",
+        "    GA_TRY(run_graph(m, AFTER_SWEEP, e));\n", "", FILED_ON_CUDA },
+    { "CUDA: the averages stay in the place of the parameters", "templates/program_cuda/state_file.c",
+        "    m->averaged = !m->averaged;", "    m->averaged = true;", FILED_ON_CUDA },
+    { "CUDA: a skipped update sweeps over the file", "templates/program_cuda/step.c",
+        "if (!m->step.skip) GA_TRY(host_update(m, e));", "GA_TRY(host_update(m, e));",
+        "test_nvme_cuda: a skipped update neither reads nor writes the file: f16" },
+    { "a sweep for an evaluation moves all states", "runtime/files/state_file.c",
+        "if (!(j.arrays >> i & 1)) continue;", "if (j.arrays == 0) continue;",
+        "test_nvme: an evaluation reads and writes the averages alone, twice" },
 }

@@ -112,8 +112,8 @@ local function add_places(row, g, node)
 end
 
 --- The rows of the table, in the order of the boundary, as { name, count, layers, numbers, places, comment }. Runs of
---- the same elements share one; each run gets its `row`.
-function ranges.rows(g)
+--- the same elements share one; each run gets its `row`. exchanged: whether exchange() goes over all parameters.
+function ranges.rows(g, exchanged)
     local list, by_key, taken = {}, {}, {}
     for word in text.KEYWORDS:gmatch("%S+") do taken[word] = true end
     local function row_of(run)
@@ -128,7 +128,7 @@ function ranges.rows(g)
         for name, value in ordered.each(run.numbers) do row.numbers[name] = value end
         return row
     end
-    if g.states:has "ema" then       -- exchange() goes over all of them
+    if exchanged then
         row_of { offset = 0, n = g.trained_elements, count = 1, stride = 0, numbers = {} }
     end
     graph.walk(g.boundary, function(node)
@@ -234,7 +234,7 @@ local function numbering(g)
 end
 
 --- Blocks of update.c that cut ranges into parts, { name, arguments }.
-function ranges.cutting(g, config, rows)
+function ranges.cutting(g, config, rows, target)
     local places = places_of(g, rows)
     local function block(list) return text.block(table.concat(list, "\n")) end
     local of_arrays = table.concat(places):find "place_in" ~= nil       -- their shards are fields of the model
@@ -249,7 +249,8 @@ function ranges.cutting(g, config, rows)
             none = text.block(filed and "NULL, " or ""), tiles = block(numbering(g)) } }
     end
     if filed then
-        list[#list + 1] = { "cut_state", { name = name, sharded = g.sharded.state or false, own = own } }
+        list[#list + 1] = { "cut_state", { name = name, sharded = g.sharded.state or false, own = own,
+            device = target.device } }
     end
     return list
 end
@@ -306,7 +307,7 @@ end
 
 --- The first lines of a loop of the boundary over a range: its layers, or its parts and the layer of each; nil of
 --- another loop.
-function ranges.loop(region)
+function ranges.loop(region, target)
     local range = region.range
     if not range then return nil end
     if not region.part then
@@ -314,7 +315,7 @@ function ranges.loop(region)
     end
     local list = ("m->%s.%s"):format(region.part, range.row.name)
     local head = ("for (const range *r = %s.first; r < %s.end; r++) {"):format(list, list)
-    if region.part == "swept" then head = head .. "\n    if (!state_need(w, m, r)) return;" end
+    if region.part == "swept" then head = head .. "\n    " .. target.state_need end
     if region.fetched then head = head .. "\n    if (!gradient_need(w, m, r)) return;" end
     return { head, "    const int l = r->l;" }
 end

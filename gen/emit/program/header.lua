@@ -126,8 +126,8 @@ local function gradient_fields(g, device)
     return lines(list)
 end
 
-local function model_section(g, config, own, has_views, rows)
-    local divided, filed = division.fields(g, rows), state_file.fields(g, rows)
+local function model_section(g, config, own, has_views, rows, target)
+    local divided, filed = division.fields(g, rows), state_file.fields(g, rows, target)
     table.move(filed, 1, #filed, #divided + 1, divided)
     return { "model", { device = own.device, flat_parameters = chunks.fields(g, own.device),
         flat_gradients = gradient_fields(g, own.device),
@@ -173,7 +173,7 @@ function model_header.render(g, config, facts, context, updates, header)
         { "saved", { parameters = text.block(chunks.arrays(g) > 1 and ("parameters[%d]"):format(chunks.arrays(g))
             or "parameters"), gradients = save.gradient_arrays(g), rests = g.state_file and #g.state_file.arrays or 0,
             arrays = arrays, files = files } },
-        model_section(g, config, own, #views > 0, context.ranges),
+        model_section(g, config, own, #views > 0, context.ranges, target),
         function_section(g, config, own, g.one_row),
     })
 end

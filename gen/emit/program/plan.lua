@@ -39,7 +39,7 @@ local function runtime_bytes(g)
 end
 
 --- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }; sharded: its bytes depend
---- on the ranks.
+--- on the ranks. filed: { held, windows } of states whose last elements lie in a file (state_file.arena).
 function plan.arenas(g, config)
     local data, target = config.data, targets.of(config)
     local list = {}
@@ -51,7 +51,7 @@ function plan.arenas(g, config)
             local n = division.most_elements(g, sharded, config.ranks, memory == "device")
             bytes = n > 0 and pages(n * element + 1) or 0
         end
-        if filed then what, bytes = state_file.arena(g, config, what, element) end
+        if filed then what, bytes = state_file.arena(g, config, what, element, filed) end
         list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
             sharded = (sharded or by_rank or filed) and true }
     end
@@ -208,7 +208,7 @@ function plan.facts(g, config, kernel_list)
         facts.outside[#facts.outside + 1] = target.ranks_library
         facts.division = division.balance(g, config.ranks)
     end
-    facts.cycle, facts.state_file = cycle_facts(config), state_file.facts(g, config)
+    facts.cycle, facts.state_file = cycle_facts(config), state_file.facts(g, config, target)
     facts.placement = placement.facts(g, config, facts.arenas, device)
     facts.graph = target.graph_facts and target.graph_facts(g)
     facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate)
@@ -308,7 +308,9 @@ function plan.text(facts, prediction, width)
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
-    if facts.state_file then line("%-12s%s", "file", state_file.line(facts.state_file)) end
+    for i, text_of in ipairs(facts.state_file and state_file.lines(facts.state_file) or {}) do
+        line("%-12s%s", i == 1 and "file" or "", text_of)
+    end
     if facts.placement then
         line("%-12s%s", "placement", placement.line(facts.placement))
         if facts.placement.chunks then add_table(placement.rows(facts.placement)) end

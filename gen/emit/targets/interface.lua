@@ -106,8 +106,8 @@ interface.fields = {
 
     -- memory
     field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
-        .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: its "
-        .. "last elements lie in a file"),
+        .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: "
+        .. "{ held, windows } of states whose last elements lie in a file (emit/boundary/state_file.lua)"),
     field("open_shard", "function", "(name, shard, there): the lines that give a rank's part of an array its memory; "
         .. "there: of a device, the shard of what lies on it; nil: all, false: nothing"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
@@ -149,6 +149,8 @@ interface.fields = {
     field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the "
         .. "call, maybe a function of the node, the line that follows behind the barrier, the name of the kernel if "
         .. "there is one"),
+    field("state_need", "string", "the line with which a loop over parts begins whose states may lie in a file; nil: "
+        .. "no state does", true),
     field("move_step", "string", "what the call of batchnorm_move begins with"),
     field("array", "function", "(array): the address of a whole array of the flat space, { kind, name }"),
     field("operand_parameter", "function", "(parameter): what a function over a run is given for an operand"),

@@ -93,6 +93,9 @@ cuda.services = {
     end, kernel = "decide" },
 }
 
+--- What a loop over parts begins with whose states may lie in a file.
+cuda.state_need = "if (!state_need(q, m, r, filed)) continue;"
+
 local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
 
 --- The declaration of a kernel's parameter in the host function that launches the kernel.

@@ -275,7 +275,9 @@ local function transfers(g, up)
     if g.residues then add("residue", "m->flat_residue", "SUMMED") end
     for _, name in ipairs(g.state_names) do
         local state, field = g.states:get(name), "state_" .. name
-        if g.sharded.state then
+        if g.state_file and state.dense then
+            add(field, "m->" .. field, "(size_t)ga_state_file_held(m->state_file)")
+        elseif g.sharded.state then
             add_part(field, "m->" .. field, state.dense and "division.own" or "shard_" .. field, field)
         else
             add(field, "m->" .. field, state.dense and "TRAINED" or state.elements)
@@ -344,13 +346,52 @@ local function exchanges(g, config, context, buckets)
     return text.block((list:gsub("\n+$", "")))
 end
 
+-- The functions of an update that sweeps over a file, and the calls of the boundary: `all`, or those up to the sweep
+-- over what lies on the device.
+local function sweep_of(g, context, all)
+    if not g.state_file then return false, all end
+    local parts, template = graphs.parts(g), context.template("program_cuda/state_file.c")
+    local behind = graphs.has_after(g) and { #parts.after > 0 and step.lines(parts.after, cuda).text
+        or "pack_views(q, m);", #parts.after > 0 and "pack_views(q, m);" or nil }
+    return text.block((sections.render(template, {
+        { "windows", { addresses = text.block(table.concat(ordered.collect(g.state_file.arrays, function(name)
+            return "m->device_state_" .. name
+        end), ", ")) } },
+        { "sweep", { calls = step.lines(parts.swept, cuda) } },
+        behind and { "after_sweep", { calls = block_of(behind) } },
+    }):gsub("\n$", ""))), block_of { step.lines(parts.before, cuda).text, "sweep(q, m, false);" }
+end
+
+-- The host's part of an update: of chunks in host memory, or of a state that lies in a file.
+local function host_part(g, context)
+    if placed.is_used(g) then return text.block('#include "update.c" /* the host\'s part of an update */') end
+    return g.state_file ~= nil and sections.block(context.template("program_cuda/state_file.c"), "host_update",
+        { after = graphs.has_after(g) })
+end
+
+-- How an evaluation gets the averages of the parameters.
+local function averages(g, config, context)
+    if not g.states:has "ema" then return false end
+    local name, sharded = text.ident(config.name), g.sharded.state or false
+    local gathers = sharded and not g.sharded.parameters
+    if not g.state_file then
+        return { "averages", { name = name, sharded = sharded, gathers = gathers, placed = placed.is_used(g) } }
+    end
+    return sections.block(context.template("program_cuda/state_file.c"), "averages", { name = name,
+        average = ordered.find(g.state_names, "ema") - 1, gathers = gathers,
+        index_of = text.block(g.sharded.parameters and "h.at" or "ga_layout_index(p, l, h.i)"),
+        elements = text.block(g.sharded.parameters and "(size_t)m->division.own.elements" or "FLAT") })
+end
+
 local function step_text(g, config, context, header)
     local sharing = sharing_rows(context.kernels) or false
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
-    local ranks, chunked = config.mode.ranks or false, g.head ~= nil
+    local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
+    local hosted = filed or placed.is_used(g)
     local twins = hopper.parts_bytes(context.kernels) ~= nil
+    local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
@@ -360,16 +401,15 @@ local function step_text(g, config, context, header)
         { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
         { "backward", { backward = p.backward, chunked = chunked } },
-        { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
+        { "micro", { batch = p.batch } }, sweep,
+        { "boundary", { boundary_calls = calls, filed = filed } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
         { "graphs", { play_cases = play, micro_cases = micro } },
-        placed.is_used(g) and text.block('#include "update.c" /* the host\'s part of an update */'),
-        { "transfers", { parallel = ranks, placed = placed.is_used(g) } },
-        { "model", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
-        { placed.is_used(g) and "placed_cycle" or "cycle", { name = name } }, { "micro_step", { name = name } },
+        host_part(g, context), { "transfers", { parallel = ranks, hosted = hosted } },
+        { "starts", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
+        { hosted and "hosted_cycle" or "cycle", { name = name } }, { "micro_step", { name = name } },
         { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
-        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
-            gathers = g.sharded.state and not g.sharded.parameters, placed = placed.is_used(g) } } or false,
+        averages(g, config, context),
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.weights_first(g, config),
