@@ -190,7 +190,7 @@ function memory.render(g, config, facts, context, header)
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), placed.is_used(g) and "open_placed" or device and "open_device_shard"
                 or "open_shard", placed.is_used(g) and { some = placed.has_some(g) } or {})) },
-        g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges) },
+        g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges, target) },
         initial_values(g, params),
     })
 end
