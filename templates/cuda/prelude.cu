@@ -8,8 +8,8 @@ typedef unsigned long long ga_uint64;
 /* What a kernel may know of its micro-batch, as the host has it (runtime/data/data.h). */
 typedef struct ga_micro {
     ga_int64 rows;      // true rows; those behind have weight 0
-    ga_int64 row;       // place of the first one in the cycle's global batch
     ga_int64 before;    // micro-steps of the cycle before this one, on each rank
+    ga_int64 row;       // place of the first one in the cycle's global batch
     ga_int64 cycle;     // cycles done before this one
     ga_int64 training;  // 0 in evaluation: nothing random happens
     ga_uint64 seed;     // of the run
@@ -89,6 +89,12 @@ template <int N, typename T> GA_DEVICE void ga_write(T *to, const ga_few<T, N> &
 #pragma unroll
     for (int k = 0; k < N; k++)
         if (k < count) to[k] = few.at[k];
+}
+
+// Copies an object of a multiple of 16 bytes, by all threads of a block.
+template <typename T> GA_DEVICE void ga_copy(T *to, const T *from) {
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < sizeof(T) / 16; i += blockDim.x) ((uint4 *)to)[i] = ((const uint4 *)from)[i];
 }
 
 // The sum (greatest value) over the 32 lanes, the same in every lane. All lanes take part.

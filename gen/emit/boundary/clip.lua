@@ -75,10 +75,11 @@ function clip.operands(g, config)
     return list
 end
 
--- The lines that read element `at` of the gradient as x, change it as the spec wants, count it if it is not finite,
--- and widen it.
-local function read_lines(g, config, target, at)
-    local element, limit = (g.half_sums and "bf16_widen(run_g[%s])" or "run_g[%s]"):format(at), limit_of(config)
+-- The lines that read an element of the gradient as x, change it as the spec wants, count it if it is not finite, and
+-- widen it.
+local function read_lines(g, config, target)
+    local element, limit = target.element:format "g", limit_of(config)
+    if g.half_sums then element = ("bf16_widen(%s)"):format(element) end
     local lines, value, counted = {}, element, "x"
     if clip.writes(config) then
         lines[1], value = ("const real mean = s->mean%s * %s;"):format(share(g), element), "mean"
@@ -87,7 +88,7 @@ local function read_lines(g, config, target, at)
     end
     if config.gradient then
         value = expr.text(config.gradient.e, target.spelling(g.real, function(name)
-            return name == "g" and "mean" or ("run_w[%s]"):format(at)
+            return name == "g" and "mean" or target.element:format "w"
         end, config.gradient.at))
         if limit then lines[2], value = ("const real made = %s;"):format(value), "made" end
     end
@@ -102,14 +103,18 @@ local function read_lines(g, config, target, at)
     return lines
 end
 
---- The arguments of the template of gradient_partials. `add`: the statement that adds an element to its sum.
+--- The arguments of the template of gradient_partials. `add`: the statement that adds an element to its sum. few:
+--- elements that a thread moves at once, if the target has such sweeps; reads_w, writes: whether it reads parameters,
+--- and writes the gradient.
 function clip.measure(g, config, target)
-    local norm = norm_of(config)
+    local norm, few = norm_of(config), target.few_of_sweep
     local sum = norm.name .. target.lane
-    return { says = text.block(norm.says), name = text.ident(norm.name), largest = norm.largest or false,
+    local list = { says = text.block(norm.says), name = text.ident(norm.name), largest = norm.largest or false,
         add = text.block(norm.largest and ("%s = fmax(%s, %s);"):format(sum, sum, norm.term)
             or ("%s += %s;"):format(sum, norm.term)),
-        read = text.block(table.concat(read_lines(g, config, target, target.element), "\n")) }
+        read = text.block(table.concat(read_lines(g, config, target), "\n")) }
+    if few then list.few, list.reads_w, list.writes = few(g), reads_w(config), clip.writes(config) end
+    return list
 end
 
 --- The factor in a sweep of this group.

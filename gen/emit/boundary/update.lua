@@ -285,9 +285,9 @@ local function neighbours(kernel, writes)
     for _, operand in ipairs(kernel.operands) do
         local name, item = operand[2]:match "%*run_([%w_]+)$", operand[1]:match "[%w_]+$"
         if name then
-            reads[#reads + 1] = ("auto of_%s = ga_read<FEW>(run_%s + first, count - first);"):format(name, name)
+            reads[#reads + 1] = ("auto of_%s = ga_read<FEW>(run_%s + first);"):format(name, name)
             if writes[item] then
-                stores[#stores + 1] = ("ga_write(run_%s + first, of_%s, count - first);"):format(name, name)
+                stores[#stores + 1] = ("ga_write(run_%s + first, of_%s);"):format(name, name)
             end
         end
     end

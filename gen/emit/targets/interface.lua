@@ -139,7 +139,7 @@ interface.fields = {
     field("nominal", "string", "the weight of a full cycle"),
     field("scaler_argument", "string", "the settings of the scale of the loss, as an argument"),
     field("rate", "function", "(config, what, t): the call of the function of the rate"),
-    field("element", "string", "the index of an element of the gradient"),
+    field("element", "string", "an element of the gradient or of a parameter; %s: g or w"),
     field("lane", "string", "the index, in brackets, of the sum that this element is added to, if there are several"),
     field("count_nonfinite", "function", "(name): the statement that counts a number that is not finite"),
     field("place_type", "string", "the declaration of an address"),

@@ -211,6 +211,9 @@ local function few_of_embedding(node, dtype)
     return few.of_rows({ node.ins.weight, node.outs.y.tensor }, node.size.C, dtype)
 end
 
+-- Neighbours of a list of ids, or of their places, that a thread moves at once.
+local function few_of_ids(t, dtype) return few.of_rows({ t }, graph.elements(t.shape), dtype) end
+
 set("embedding", { arguments = function(_, node, _, dtype)
     return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
         out = c_text.type_of(node.outs.y.tensor) }
@@ -221,21 +224,63 @@ set("embedding_dw", { arguments = function(kernel, node, _, dtype)
     local list, y = shape.embedding_dw(kernel, node, "dy"), node.outs.y.tensor
     list.few, list.out = few.of_rows({ y, node.ins.dy }, node.size.C, dtype), c_text.type_of(y)
     list.store, list.term = c_text.store(kernel, "row.at[e]", "value"), nil
+    list.places = few_of_ids(node.ins.order, dtype)
     return list
 end, helper = "rows:half", launch = function(node) return per_row(node.size.R, node.size.C) end })
-add("id_order", function(arguments) arguments.own = THREADS end)
+add("id_order", function(arguments, node, _, _, dtype)
+    arguments.own, arguments.few = THREADS, few_of_ids(node.ins.ids, dtype)
+end)
 launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
+
+-- How many of `width` losses, of what stands beside them and of their targets a thread moves at once.
+local function few_losses(node, width, dtype)
+    local tensors, ins, y = {}, node.ins, node.outs.y
+    for _, t in pairs { loss = ins.loss or ins.hits, target = ins.target, y = y and y.tensor } do
+        tensors[#tensors + 1] = t
+    end
+    return node.run and 1 or few.of_rows(tensors, width, dtype)
+end
+
+-- A thread has a row of losses at once, if all that count in it weigh 1 together; else neighbours.
+add("tally", function(arguments, node, _, _, dtype)
+    local by_rows = arguments.samples and arguments.each > 1
+    arguments.few = few_losses(node, by_rows and arguments.each or rows_of(node), dtype)
+    arguments.chunk, arguments.counted = by_rows and arguments.each or arguments.few, loss.counted(node)
+    arguments.of_loss = text.block(not arguments.weighted and "1" or "class_weight[of_target.at[k]]"
+        .. (arguments.samples and not by_rows and " > 0" or ""))
+    arguments.by_rows, arguments.each = by_rows, nil
+end)
+for _, name in ipairs { "tally_hits", "loss_seed" } do
+    add(name, function(arguments, node, _, _, dtype)
+        arguments.few = few_losses(node, rows_of(node), dtype)
+    end)
+end
 
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx")
 launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")
 launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
     "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")
 launch(function(node) return { blocks = 1, threads = over(node.ins.values.shape[1]).threads } end, "tally_values")
-launch(function(node) return over(rows_of(node)) end, "loss_seed")
+launch(function(node, dtype) return over(ceil(rows_of(node), few_losses(node, rows_of(node), dtype))) end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
-launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
+launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "concat", "accumulate",
     "accumulate_half")
 launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "copy")
+
+-- Neighbours of a row that a thread moves at once: all inside of the slice, or outside.
+local function few_of_slice(node, dtype)
+    local of, y = shape.slice_of(node), node.outs.y.tensor
+    local count = few.of_rows({ node.ins.dy, y }, of.width, dtype)
+    while of.first % count > 0 or of.count % count > 0 do count = count // 2 end
+    return count
+end
+add("slice_dx", function(arguments, node, kernel, _, dtype)
+    arguments.few, arguments.out = few_of_slice(node, dtype), c_text.type_of(node.outs.y.tensor)
+    arguments.adds, arguments.element = kernel.can_add or false, nil
+    arguments.store = c_text.store(kernel, "to.at[k]", "value")
+end)
+list.slice_dx.helper = "rows:half"
+launch(function(node, dtype) return over(graph.elements(node.size.S) // few_of_slice(node, dtype)) end, "slice_dx")
 
 local function few_of_dropout(node, dtype)
     local x, y = node.ins.x, node.outs.y.tensor
