@@ -21,8 +21,7 @@ GA_KERNEL($threads) $fn($params) {
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { IDS = $ids, ROWS = $rows, OWN = $own, FEW = $few, THREADS = $threads };
-    __shared__ int count[OWN], place[OWN + 1], scratch[GA_LANES];
-    __shared__ __align__(16) int piece[THREADS];
+    __shared__ int count[OWN], place[OWN + 1], piece[THREADS], scratch[GA_LANES];
     __shared__ unsigned taken[THREADS / GA_LANES];
     const int me = threadIdx.x, from = blockIdx.x * OWN, rows = ROWS - from < OWN ? ROWS - from : OWN;
     int before = 0;
@@ -46,8 +45,11 @@ GA_KERNEL($threads) $fn($params) {
         if (r < rows || from + rows == ROWS) first[from + r] = sum;
     }
     for (int i0 = 0; i0 < IDS; i0 += THREADS) {
-        for (int k = me * FEW; k < THREADS && i0 + k < IDS; k += THREADS * FEW)
-            *(ga_few<int, FEW> *)(piece + k) = ga_read<FEW>(ids + i0 + k);
+        if (me * FEW < THREADS && i0 + me * FEW < IDS) {
+            const auto some = ga_read<FEW>(ids + i0 + me * FEW);
+#pragma unroll
+            for (int k = 0; k < FEW; k++) piece[me * FEW + k] = some.at[k];
+        }
         __syncthreads();
         const int id = i0 + me < IDS ? piece[me] : -1, r = id - from;
         const bool own = id >= 0 && r >= 0 && r < rows;
