@@ -27,6 +27,12 @@ GA_DEVICE void ga_rows_begin(ga_byte *to, const $type *rows, ga_int64 stride, in
     }
 }
 
+/* Begins the copy of those of COUNT keys' mask that are among the next n; both are multiples of 4. */
+template <int COUNT> GA_DEVICE void ga_mask_begin(int *to, const int *mask, int n) {
+    const int first = 4 * threadIdx.x;
+    if (first < COUNT && first < n) ga_copy_begin(to + first, mask + first, true);
+}
+
 /* score(i, j) = own(i) . other(j), `own` being the first row of this warp. */
 template <int TALL, int ROWS, int D>
 GA_DEVICE void ga_row_dots(float (&score)[TALL][ROWS / 8][4], const ga_byte *own, const ga_byte *other, int lane) {

@@ -280,14 +280,20 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes)
+//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes, kept)
 /* $fn, of a multiple of $few elements:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     enum { FEW = $few };
+//% if kept then
+    const step here = *s; /* its numbers stay in registers */
+//% end
     for (ga_int64 first = ga_thread_first() * FEW; first < count; first += ga_thread_count() * FEW) {
+//% if kept then
+        const step *const s = &here;
+//% end
         $reads
 #pragma unroll
         for (int k = 0; k < FEW; k++) {

@@ -48,8 +48,8 @@ end
 -- threads load neighbouring addresses.
 --   shape.M, shape.N, shape.K    rows and columns of the result, terms of a sum
 --   type                         of the operands
---   a.few, a.i, a.k              neighbours that a thread loads at once; the row and term, in a slice of A, of the first
---                                one that it loads from s on; b.few, b.k, b.j likewise
+--   a.few, a.i, a.k              neighbours that a thread loads at once; row and term, in a slice of A, of the first of
+--                                those at s; b.few, b.k, b.j likewise
 --   a.at, a.to, a.value          its place in A; the place of neighbour e in the slice, and that as a number
 --   sums, drops                  sums of an operand beside the product, a dropout of its result (ops.lua), or false
 return function(g, kernel, has_bias, dtype, sums, drops)

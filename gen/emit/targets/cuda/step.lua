@@ -90,7 +90,8 @@ end
 local function decide_kernel(g, config, context, found)
     local template = context.template("cuda/update.cu")
     return { name = "decide", launch = { blocks = 1, threads = THREADS },
-        parameters = { "step *all", not g.ranks and "const double *partials" or nil }, text = sections.render(template, {
+        parameters = { "step *all", not g.ranks and "const double *partials" or nil },
+        text = sections.render(template, {
             rate.functions(config, context.target),
             scaler.moves(config) and { "scaler", scaler.device(config) },
             step.decision(g, config, found.updates, context, template, THREADS),
