@@ -191,8 +191,11 @@ add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
 
 -- Classes that a thread moves at once: rows begin anywhere, unless a node sees only some, whose first is another each
--- time.
-local function neighbours(node, tensors, dtype) return few.of_rows(tensors, node.run and node.size.C or 0, dtype) end
+-- time. Few classes have a lane of a warp each.
+local function neighbours(node, tensors, dtype)
+    local C = node.size.C
+    return C <= 32 and 1 or few.of_rows(tensors, node.run and C or 0, dtype)
+end
 
 add("cross_entropy", function(arguments, node, _, _, dtype)
     local logits = node.ins.logits
