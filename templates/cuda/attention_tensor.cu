@@ -23,7 +23,7 @@ GA_DEVICE void ga_rows_begin(ga_byte *to, const $type *rows, ga_int64 stride, in
         const int s = k * GA_OWN_THREADS + threadIdx.x, row = s / CHUNKS, chunk = s % CHUNKS;
         const bool there = row < n && chunk * 8 < D;
         const $type *from = there ? rows + row * stride + chunk * 8 : rows;
-        if (s < ALL) ga_copy_begin(to + row * ga_rows<D>::BYTES + chunk * 16, from, there);
+        if (s < ALL) ga_copy_begin(to + row * ga_rows<D>::BYTES + chunk * 16, from, there ? 16 : 0);
     }
 }
 

@@ -14,23 +14,27 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ id_order(fn, params, source, threads, ids, rows, own)
+//@ id_order(fn, params, source, threads, ids, rows, own, few)
 /* $fn: the places of $ids ids, sorted by id and then by place; those of row r of the table begin at first[r]
  * A block has $own rows. It goes over all ids twice: it counts those of its rows and of the rows before,
  * then it takes the ids in pieces, one for each thread; those of its rows get places in the order of the threads.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IDS = $ids, ROWS = $rows, OWN = $own, THREADS = $threads };
+    enum { IDS = $ids, ROWS = $rows, OWN = $own, FEW = $few, THREADS = $threads };
     __shared__ int count[OWN], place[OWN + 1], piece[THREADS], scratch[GA_LANES];
     __shared__ unsigned taken[THREADS / GA_LANES];
     const int me = threadIdx.x, from = blockIdx.x * OWN, rows = ROWS - from < OWN ? ROWS - from : OWN;
     int before = 0;
     for (int r = me; r < OWN; r += THREADS) count[r] = 0;
     __syncthreads();
-    for (int i = me; i < IDS; i += THREADS) {
-        const int r = ids[i] - from;
-        before += r < 0 && ids[i] >= 0;
-        if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
+    for (int i = me * FEW; i < IDS; i += THREADS * FEW) {
+        const auto of_ids = ga_read<FEW>(ids + i);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const int id = of_ids.at[k], r = id - from;
+            before += r < 0 && id >= 0;
+            if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
+        }
     }
     before = ga_block_sum(before, scratch);
     __syncthreads();

@@ -159,6 +159,7 @@ local function axis_sum(kernel, node, _, dtype)
     local arguments = shape.axis_sum(kernel, node, dtype, "row[j]")
     if shape.by_rows(node) then return arguments end
     arguments.few, arguments.type, arguments.term = columns.few(node, node.size.inner, dtype), nil, nil
+    arguments.row = node.ins.x.row or node.size.inner
     return arguments
 end
 
@@ -184,27 +185,39 @@ local function add_row(name, spelling)
     return function(arguments, node)
         local logits = node.ins.logits
         arguments.type, arguments.x = c_text.type_of(logits), element(logits, "row[c]")
+        arguments.row = logits.row or node.size.C
         arguments[name] = element(logits, spelling)
     end
 end
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
 
--- Classes that a thread moves at once: rows begin anywhere, unless a node sees only some, whose first is another each
--- time.
-local function neighbours(node, tensors, dtype) return few.of_rows(tensors, node.run and node.size.C or 0, dtype) end
+-- Adds the distance of rows of classes, and how many of these a thread moves at once: rows behind each other begin
+-- anywhere, unless a node sees only some, whose first is another each time.
+local function add_classes(arguments, node, tensors, dtype)
+    local row, C = tensors[1].row, node.size.C
+    arguments.row, arguments.few = row or C, few.of_rows(tensors, row or node.run and C or 0, dtype)
+end
 
 add("cross_entropy", function(arguments, node, _, _, dtype)
     local logits = node.ins.logits
-    arguments.hit, arguments.few = element(logits, "row[target[i]]"), neighbours(node, { logits }, dtype)
-    arguments.type = c_text.type_of(logits)
+    arguments.hit, arguments.type = element(logits, "row[target[i]]"), c_text.type_of(logits)
+    add_classes(arguments, node, { logits }, dtype)
 end)
 add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
-    arguments.few = neighbours(node, { node.ins.logits, node.outs.y.tensor }, dtype)
+    add_classes(arguments, node, { node.ins.logits, node.outs.y.tensor }, dtype)
     arguments.adds, arguments.type = kernel.can_add or false, c_text.type_of(node.ins.logits)
     arguments.out, arguments.logit, arguments.store = c_text.type_of(node.outs.y.tensor), nil, nil
 end)
 list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "rows:half wide"
+
+-- Losses of a row, and the targets beside them, that a thread reads at once; of all losses.
+add("tally", function(arguments, node, _, _, dtype)
+    arguments.few = few.of_rows({ node.ins.loss }, arguments.each, dtype)
+end)
+add("loss_seed", function(arguments, node, _, _, dtype)
+    arguments.few = few.of_rows({ node.outs.y.tensor }, arguments.rows, dtype)
+end)
 
 -- Neighbours of a row of a table of embeddings that a thread moves at once.
 local function few_of_embedding(node, dtype)
@@ -223,7 +236,7 @@ set("embedding_dw", { arguments = function(kernel, node, _, dtype)
     list.store, list.term = c_text.store(kernel, "row.at[e]", "value"), nil
     return list
 end, helper = "rows:half", launch = function(node) return per_row(node.size.R, node.size.C) end })
-add("id_order", function(arguments) arguments.own = THREADS end)
+add("id_order", function(arguments) arguments.own, arguments.few = THREADS, arguments.ids % 4 == 0 and 4 or 1 end)
 launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
 
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx")
@@ -231,7 +244,9 @@ launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit"
 launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
     "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")
 launch(function(node) return { blocks = 1, threads = over(node.ins.values.shape[1]).threads } end, "tally_values")
-launch(function(node) return over(rows_of(node)) end, "loss_seed")
+launch(function(node, dtype)
+    return over(rows_of(node) // few.of_rows({ node.outs.y.tensor }, rows_of(node), dtype))
+end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
 launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
     "accumulate_half")
