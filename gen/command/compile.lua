@@ -69,6 +69,7 @@ local function lower(path, o, sets, choice)
     c.panels = target.panels and target.panels(c)
     c.channels, c.together = target.channels or {}, target.together or {}
     c.octets = target.octets and target.octets(c) or nil
+    c.strides = target.strides and target.strides(c) or nil
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil
     for _, pass in ipairs(o.without or {}) do c.without:set(pass, true) end

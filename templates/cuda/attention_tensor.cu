@@ -23,14 +23,14 @@ GA_DEVICE void ga_rows_begin(ga_byte *to, const $type *rows, ga_int64 stride, in
         const int s = k * GA_OWN_THREADS + threadIdx.x, row = s / CHUNKS, chunk = s % CHUNKS;
         const bool there = row < n && chunk * 8 < D;
         const $type *from = there ? rows + row * stride + chunk * 8 : rows;
-        if (s < ALL) ga_copy_begin(to + row * ga_rows<D>::BYTES + chunk * 16, from, there);
+        if (s < ALL) ga_copy_begin(to + row * ga_rows<D>::BYTES + chunk * 16, from, there ? 16 : 0);
     }
 }
 
 /* Begins the copy of those of COUNT keys' mask that are among the next n; both are multiples of 4. */
 template <int COUNT> GA_DEVICE void ga_mask_begin(int *to, const int *mask, int n) {
     const int first = 4 * threadIdx.x;
-    if (first < COUNT && first < n) ga_copy_begin(to + first, mask + first, true);
+    if (first < COUNT && first < n) ga_copy_begin(to + first, mask + first, 16);
 }
 
 /* score(i, j) = own(i) . other(j), `own` being the first row of this warp. */

@@ -1,7 +1,7 @@
 // loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
 // IGNORE, or whose row is missing (from micro->rows on), has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, rows, C, few, classes, type, hit, exp, log)
+//@ cross_entropy(fn, params, source, threads, rows, C, row, few, classes, type, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse: log of the sum of exp(logits)
 //% if classes.smooth then
@@ -9,7 +9,7 @@
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, THREADS = $threads };
+    enum { C = $C, ROW = $row, FEW = $few, THREADS = $threads }; /* ROW: from one row to the next */
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
@@ -17,10 +17,10 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + i * C;
+    const $type *row = logits + i * ROW;
     const real none = -ga_infinity((real)0);
     real largest = none, sum = 0; /* the sum of exp(x - largest) of what a thread has seen */
-    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int, real x) {
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int, real x) {
         if (x > largest) {
             sum = sum * $exp(largest - x) + 1;
             largest = x;
@@ -34,9 +34,9 @@ GA_KERNEL($threads) $fn($params) {
 //% if classes.smooth then
     real all = 0;
 //% if classes.weighted then
-    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int c, real x) { all += class_weight[c] * (whole - x); });
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int c, real x) { all += class_weight[c] * (whole - x); });
 //% else
-    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int, real x) { all += whole - x; });
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int, real x) { all += whole - x; });
 //% end
     all = ga_block_sum(all, scratch);
 //% end
@@ -56,7 +56,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, rows, C, few, classes, type, out, exp, adds)
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, row, few, classes, type, out, exp, adds)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
 //% if classes.smooth or classes.weighted then
  * with the weights of the classes and label smoothing
@@ -64,18 +64,20 @@ GA_KERNEL($threads) $fn($params) {
  * $rows rows of $C classes, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, THREADS = $threads };
+    enum { C = $C, ROW = $row, FEW = $few, THREADS = $threads }; /* ROW: from one row to the next */
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
     };
 //% end
     const ga_int64 r = blockIdx.x;
-    const $type *row = logits + r * C;
-    $out *d = y + r * C;
+    const $type *row = logits + r * ROW;
+    $out *d = y + r * ROW;
     const real whole = lse[r];
 //% if classes.masked then
     const real counted = target[r] == IGNORE ? (real)0 : dy[r];
+//% else
+    const real counted = dy[r];
 //% end
     const int label = target[r] == IGNORE ? 0 : target[r]; /* the gradient is 0 where it is ignored */
 //% if classes.weighted then
@@ -83,12 +85,12 @@ GA_KERNEL($threads) $fn($params) {
 //% elseif classes.smooth then
     const real hit = $(classes.rest), all = 1;
 //% end
-    for (int first = ga_first_of_row<C, FEW>(r); first < C; first += THREADS * FEW) {
-        const auto few = ga_read_within<C, FEW>(row, first);
+    for (int first = ga_first_of_row<ROW, FEW>(r); first < C; first += THREADS * FEW) {
+        const auto few = ga_read_within<C, ROW, FEW>(row, first);
 //% if adds then
-        auto to = ga_read_within<C, FEW>(d, first);
+        auto to = ga_read_within<C, ROW, FEW>(d, first);
 //% else
-        ga_few<$out, FEW> to;
+        ga_few<$out, FEW> to = {};
 //% end
 #pragma unroll
         for (int e = 0; e < FEW; e++) {
@@ -97,12 +99,12 @@ GA_KERNEL($threads) $fn($params) {
             const real share = $exp(ga_get(few.at[e]) - whole);
 //% if classes.weighted then
             const real spread = $(classes.smoothing) / C * class_weight[c];
-            const real value = $(classes.dy) * (all * share - (c == label ? hit : (real)0) - spread);
+            const real value = counted * (all * share - (c == label ? hit : (real)0) - spread);
 //% elseif classes.smooth then
             const real spread = $(classes.smoothing) / C;
-            const real value = $(classes.dy) * (all * share - (c == label ? hit : (real)0) - spread);
+            const real value = counted * (all * share - (c == label ? hit : (real)0) - spread);
 //% else
-            const real value = $(classes.dy) * (share - (real)(c == label));
+            const real value = counted * (share - (real)(c == label));
 //% end
 //% if adds then
             ga_put(to.at[e], add ? ga_get(to.at[e]) + value : value);
@@ -110,7 +112,8 @@ GA_KERNEL($threads) $fn($params) {
             ga_put(to.at[e], value);
 //% end
         }
-        ga_write_within<C, FEW>(d, first, to);
+        ga_write_within<C, ROW, FEW>(d, first, to);
+        if (C + FEW - 1 <= THREADS * FEW) return; /* a short row: each thread has written its only ones */
     }
 }
 
@@ -129,17 +132,17 @@ GA_KERNEL($threads) $fn($params) {
 //% else
     const real each = $seed;
 //% end
-    for (ga_int64 i = ga_thread_first() * FEW; i < all; i += ga_thread_count() * FEW) {
+    for (ga_int64 first = ga_thread_first() * FEW; first < all; first += ga_thread_count() * FEW) {
         ga_few<real, FEW> to;
 //% if targets then
-        const auto of_target = ga_read<FEW>(target + i);
+        const auto of_target = ga_read<FEW>(target + first);
 #pragma unroll
-        for (int k = 0; k < FEW; k++) to.at[k] = i + k < n && of_target.at[k] != IGNORE ? each : (real)0;
+        for (int k = 0; k < FEW; k++) to.at[k] = first + k < n && of_target.at[k] != IGNORE ? each : (real)0;
 //% else
 #pragma unroll
-        for (int k = 0; k < FEW; k++) to.at[k] = i + k < n ? each : (real)0;
+        for (int k = 0; k < FEW; k++) to.at[k] = first + k < n ? each : (real)0;
 //% end
-        ga_write(y + i, to);
+        ga_write(y + first, to);
     }
 }
 
@@ -380,13 +383,13 @@ GA_KERNEL($threads) $fn($params) {
     ga_copy((ga_sums *)sums, &here);
 }
 
-//@ hit(fn, params, source, threads, type, x, best, rows, C)
+//@ hit(fn, params, source, threads, type, x, best, rows, C, row)
 /* $fn: 1 where the first of the largest logits is the target's, else 0; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C };
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + i * C;
+    const $type *row = logits + (ga_int64)$row * i;
     int best = threadIdx.x < C ? (int)threadIdx.x : 0;
 //% if C > 32 then
     for (int c = best + GA_LANES; c < C; c += GA_LANES) best = $x > $best ? c : best;
@@ -403,14 +406,14 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) y[i] = best == target[i];
 }
 
-//@ top_hit(fn, params, source, threads, type, x, own, rows, C, k)
+//@ top_hit(fn, params, source, threads, type, x, own, rows, C, row, k)
 /* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
  * the greatest, and 0 if it is the target's; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C };
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + i * C;
+    const $type *row = logits + (ga_int64)$row * i;
     const bool counts = target[i] != IGNORE;
     const real own = counts ? $own : (real)0;
     int greater = 0;

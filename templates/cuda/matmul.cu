@@ -86,7 +86,7 @@ GA_KERNEL($threads) $fn($params) {
 //% if behind then
 enum { FEW = 8 };
 //% end
-const ga_int64 first = (ga_int64)row * N + column;
+const ga_int64 first = (ga_int64)row * $(c.row) + column;
 //% if c.bias then
 ga_add8<ALL>(sums, bias + column, N - column);
 //% end

@@ -1,28 +1,23 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(fn, params, source, threads, says, name, largest, few, reads_w, writes, read, add)
+//@ gradient_partials(fn, params, source, threads, says, name, largest, few, reads, read, add, writes)
 /* $fn: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide.
  * $source */
 GA_KERNEL($threads) $fn($params) {
     __shared__ double scratch[GA_LANES];
-    const ga_int64 first = (ga_int64)blockIdx.x * NORM_TILE;
-    const ga_int64 end = first + NORM_TILE < count ? first + NORM_TILE : count;
-    enum { FEW = $few }; /* a tile and all elements are multiples of it */
+    enum { FEW = $few };
+    const ga_int64 from = (ga_int64)blockIdx.x * NORM_TILE;
+    const ga_int64 end = from + NORM_TILE < count ? from + NORM_TILE : count; /* a multiple of 16 elements */
     double $name = 0, bad = 0;
-    for (ga_int64 i = first + threadIdx.x * FEW; i < end; i += $threads * FEW) {
-        auto of_g = ga_read<FEW>(run_g + i);
-//% if reads_w then
-        const auto of_w = ga_read<FEW>(run_w + i);
-//% end
+    for (ga_int64 first = from + threadIdx.x * FEW; first < end; first += $threads * FEW) {
+        $reads
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
             $read
             $add
         }
-//% if writes then
-        ga_write(run_g + i, of_g);
-//% end
+        $writes
     }
 //% if largest then
     $name = ga_block_max($name, scratch);
@@ -281,7 +276,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes, kept)
-/* $fn, of a multiple of $few elements:
+/* $fn, over a multiple of 16 elements:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {

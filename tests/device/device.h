@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -177,8 +178,20 @@ bool touched(uintptr_t address, size_t bytes);  // whether threads of this block
 void forget_copies(unsigned threads);
 void finish_copies();  // of the running thread, which ends
 uintptr_t shared_place(unsigned address, size_t bytes, const char *what);  // of an address of PTX
-float of_bf16(unsigned bits);
-float of_f16(unsigned bits);
+inline float of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+inline float of_bf16(unsigned bits) {
+    return of_bits(bits << 16);
+}
+// With the exponent 112 too small a float's bits are those of 16 bits, also below the normal ones; the top one is not finite.
+inline float of_f16(unsigned bits) {
+    const uint32_t size = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
+    if (size >= 31u << 23) return of_bits(sign | size | 255u << 23);
+    return of_bits(sign | size) * 0x1p112f;
+}
 
 // ---- hopper.cpp
 void forget_groups(unsigned threads);

@@ -23,6 +23,12 @@ struct Copies {  // of a thread
 };
 Copies copies[THREADS_LIMIT];
 
+uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 void land(const std::vector<Copy> &group) {
     for (const Copy &c : group) {
         arrive(c.to, COPY, c.since, c.counter);
@@ -46,9 +52,13 @@ void serve_matrices(void **records, bool turned) {
         }
 }
 
+// Eight columns of a product. Sums of a column have their own order in each lane, so the bits are those of plain loops.
+typedef float Columns __attribute__((vector_size(32)));
+
 // Lane l has rows l / 4 and l / 4 + 8 of a and d, columns l % 4 * 2 and the one behind of d; of b it has column l / 4.
-void serve_product(void **records, float (*widen)(unsigned)) {
-    float a[16][16], b[16][8];
+template <float (*widen)(unsigned)> void serve_product(void **records) {
+    float a[16][16];
+    Columns b[16];
     for (int l = 0; l < 32; l++) {
         const auto *r = (dev_product_record *)records[l];
         const int g = l / 4, t = l % 4 * 2;
@@ -59,14 +69,10 @@ void serve_product(void **records, float (*widen)(unsigned)) {
             b[t + e][g] = half(r->b[0]), b[t + 8 + e][g] = half(r->b[1]);
         }
     }
-    for (int l = 0; l < 32; l++) {
-        auto *r = (dev_product_record *)records[l];
-        for (int e = 0; e < 4; e++) {
-            const int i = l / 4 + e / 2 * 8, j = l % 4 * 2 + e % 2;
-            float sum = 0;
-            for (int k = 0; k < 16; k++) sum += a[i][k] * b[k][j];
-            r->d[e] += sum;
-        }
+    for (int i = 0; i < 16; i++) {
+        Columns sums = {};
+        for (int k = 0; k < 16; k++) sums += a[i][k] * b[k];
+        for (int j = 0; j < 8; j++) ((dev_product_record *)records[i % 8 * 4 + j / 2])->d[i / 8 * 2 + j % 2] += sums[j];
     }
 }
 
@@ -79,21 +85,6 @@ uintptr_t shared_place(unsigned address, size_t bytes, const char *what) {
     report("out of bounds", "%s: dynamic shared memory, byte %u of %zu%s", what, address, s.dynamic_bytes,
            where().c_str());
     abandon_launch();
-}
-
-float of_bf16(unsigned bits) {
-    float x;
-    bits <<= 16;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-float of_f16(unsigned bits) {
-    const int exponent = (int)(bits >> 10 & 31), fraction = (int)(bits & 1023);
-    const float size = exponent == 31  ? fraction ? NAN : INFINITY
-                       : exponent == 0 ? ldexpf((float)fraction, -24)
-                                       : ldexpf((float)(1024 + fraction), exponent - 25);
-    return bits >> 15 ? -size : size;
 }
 
 void forget_copies(unsigned threads) {
@@ -156,25 +147,23 @@ void dev_serve_matrices_turned(void **records, unsigned) {
     serve_matrices(records, true);
 }
 void dev_serve_product_bf16(void **records, unsigned) {
-    serve_product(records, of_bf16);
+    serve_product<of_bf16>(records);
 }
 void dev_serve_product_f16(void **records, unsigned) {
-    serve_product(records, of_f16);
+    serve_product<of_f16>(records);
 }
 
 unsigned dev_narrow_bf16(float x) {
-    unsigned bits;
+    const uint32_t bits = bits_of(x);
     if (std::isnan(x)) return 0x7fff;
-    memcpy(&bits, &x, sizeof bits);
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+// To the nearest, of two equally near ones to the even one. Below 2^-14 the steps are those of floats from 1/2 on.
 unsigned dev_narrow_f16(float x) {
     if (std::isnan(x)) return 0x7fff;
-    const unsigned sign = std::signbit(x) ? 0x8000 : 0;
-    const float size = fabsf(x);
-    if (size >= 65520) return sign | 0x7c00;
-    const int exponent = size < 0x1p-14f ? -14 : ilogbf(size);
-    const unsigned steps = (unsigned)nearbyintf(ldexpf(size, 10 - exponent));  // of 2^(exponent - 10); 1024: the next
-    return sign | (size < 0x1p-14f ? steps : ((unsigned)(exponent + 15) << 10) + steps - 1024);
+    const uint32_t sign = bits_of(x) >> 16 & 0x8000, size = bits_of(fabsf(x));
+    if (fabsf(x) >= 65520) return sign | 0x7c00;
+    if (fabsf(x) < 0x1p-14f) return sign | (bits_of(fabsf(x) + 0.5f) - bits_of(0.5f));
+    return sign | (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
 }

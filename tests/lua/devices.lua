@@ -41,6 +41,11 @@ function devices.checked(seed)
     return { "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
 end
 
+--- The same random order without the checks, whose run is several times as fast.
+function devices.ordered(seed)
+    return { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
+end
+
 -- The folder of the dump of a run with these options, and the losses of its updates.
 local function trained(t, programs, p, o)
     local folder, losses = t.temp(), {}
@@ -56,7 +61,7 @@ devices.FULL = { cycles = 5, orders = 3 }
 
 --- Losses and tensors of the spec `text` on the device library must be those of the C target within `bound`. how:
 --- cycles (2), orders (1, with make test-all 2): the first from the values that the program draws, the others from
---- those of a file.
+--- those of a file. Returns the folder of the last dump.
 function devices.same_as_c(t, name, text, bound, how)
     local cycles, orders = how and how.cycles or 2, how and how.orders or t.all and 2 or 1
     local programs, environment = devices.open(t)
@@ -64,14 +69,63 @@ function devices.same_as_c(t, name, text, bound, how)
     local device = programs.build(name .. "_cuda", text .. 'target "cuda"\n')
     local start = t.temp() .. "/start.safetensors"
     local expected, known = trained(t, programs, oracle, { "--cycles", cycles, "--save-init", start })
+    local found, losses
     for seed = 1, orders do
         local options = { "--cycles", cycles, env = environment(devices.checked(seed)) }
         if seed > 1 then table.move({ "--init", start }, 1, 2, #options + 1, options) end
-        local found, losses = trained(t, programs, device, options)
+        found, losses = trained(t, programs, device, options)
         programs.close(found, expected, bound, { "parameters", "gradients", "state" })
         t.equal(#losses, #known)
         for i, loss in ipairs(losses) do t.near(loss, known[i], math.max(bound, 1e-8) * math.abs(known[i])) end
     end
+    return found
+end
+
+-- Left out of the text where the environment has its number: so that a text with all of them is compiled once.
+local SWITCH = [[
+extern "C" char *getenv(const char *);
+extern "C" int atoi(const char *);
+static int left_out() { const char *number = getenv("LEFT_OUT"); return number ? atoi(number) : 0; }
+]]
+
+--- A text of kernels in which each call of the patterns within the parts has a switch, and the calls, each with its line in
+--- the text of before. parts: { first byte, last byte }, in their order. LEFT_OUT=n leaves out the n-th.
+function devices.switched(text, parts, patterns)
+    local calls, pieces, done = {}, { SWITCH }, 0
+    local function next_call(at, last)
+        local from, to
+        for _, pattern in ipairs(patterns) do
+            local first, behind = text:find(pattern, at)
+            if first and first <= last and (not from or first < from) then from, to = first, behind end
+        end
+        return from, to
+    end
+    for _, part in ipairs(parts) do
+        local from, to = next_call(part[1], part[2])
+        while from do
+            local call, _, line = text:sub(from, to), text:sub(1, from):gsub("\n", "")
+            calls[#calls + 1] = ("line %d: %s"):format(line + 1, call)
+            pieces[#pieces + 1] = ("%sif (left_out() != %d) { %s }"):format(text:sub(done + 1, from - 1), #calls, call)
+            done = to
+            from, to = next_call(to, part[2])
+        end
+    end
+    pieces[#pieces + 1] = text:sub(done + 1)
+    return table.concat(pieces), calls
+end
+
+--- Runs train(text, LEFT_OUT=n) for each call of switched(): the checker must find what `pattern` describes, and nothing
+--- where no call is left out. train: returns t.run's result. Returns the number of calls.
+function devices.each_left_out(text, parts, patterns, train, pattern)
+    local changed, calls = devices.switched(text, parts, patterns)
+    for i = 0, #calls do
+        local result = train(changed, "LEFT_OUT=" .. i)
+        local found = result.status == 3 and result.err:find(pattern)
+        if i == 0 and result.status ~= 0 or i > 0 and not found then
+            error(("%s left out: status %d\n%s"):format(calls[i] or "nothing", result.status, result.err))
+        end
+    end
+    return #calls
 end
 
 return devices

@@ -292,17 +292,12 @@ return function(t)
         programs.compile(p.folder, how)
     end
 
-    local function mpirun(ranks)
-        return { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
-            tostring(ranks) }
-    end
-
     --- Runs the program with the options at the positions of `o`, quiet and with checkpoints in a
     --- fresh folder unless they say otherwise. o.ranks: processes; o.status: what is expected (0;
     --- false: anything); o.before: words of a command in front, such as { "timeout", "1" }. Returns
     --- t.run's result with `checkpoint`, its folder.
     function programs.train(p, o)
-        local command = o.ranks and mpirun(o.ranks) or {}
+        local command = o.ranks and t.mpirun(o.ranks) or {}
         table.move(o.before or {}, 1, #(o.before or {}), #command + 1, command)
         command[#command + 1] = p.train
         local checkpoint, quiet = nil, false

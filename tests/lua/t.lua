@@ -24,6 +24,7 @@
 --   t.environment(name)          text or nil
 --   t.quick                      options of a quick compiler. The second one clears upper halves of vectors before
 --                                calls: else exp and tanh can take ten times as long
+--   t.mpirun(ranks)              words of a command that starts ranks of this host; nil: their number comes behind
 --   t.kept(key, f)               the text f(), asked once for all tests of a process
 -- Invariant: no helper changes anything outside the folder of t.temp() but t.write and t.run.
 
@@ -107,6 +108,14 @@ return function(native)
             native.keep(key, value)
         end
         return value
+    end
+
+    -- Open MPI opens only what ranks of one host use, which halves the time that a start waits.
+    function t.mpirun(ranks)
+        local words = { "env", "PMIX_MCA_gds=hash", "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+            "--mca", "pml", "ob1", "--mca", "btl", "self,vader" }
+        if ranks then table.move({ "-n", tostring(ranks) }, 1, 2, #words + 1, words) end
+        return words
     end
 
     function t.shell(command)

@@ -100,8 +100,8 @@ data       { "csv", train = "behind.csv", target = "last", shuffle = false }
 batch      (37)
 accumulate (2)
 model      { linear "first" { 40 }, residual { layernorm "a" {}, linear "in" { 40 } }, gelu {}, layernorm "b" {},
-             linear "up" { 1304 }, tanh {}, rmsnorm "c" {}, linear "odd" { 1100 }, silu {}, layernorm "d" {},
-             linear "out" { 3 } }
+             linear "up" { 1304 }, tanh {}, rmsnorm "c" {}, linear "between" { 40 }, linear "odd" { 1100 }, silu {},
+             layernorm "d" {}, linear "out" { 3 } }
 init       { { "*", normal = 0.2 } }
 loss       "cross_entropy"
 optimizer  { "sgd", lr = 0.1 }

@@ -402,8 +402,10 @@ add("NAME.h: gather, reduce and broadcast over the own list", function(t)
     local made = t.run { "mpicc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive, drive .. ".c",
         p.folder .. "/libhandlers_library.a", "-ljansson", "-lz", "-lm", "-lpthread" }
     t.equal(made.status, 0, made.err)
-    local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", tostring(RANKS),
-        drive, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
+    local command = t.mpirun(RANKS)
+    command[#command + 1] = drive
+    command.env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" }
+    local result = t.run(command)
     t.equal(result.status, 0, result.err)
     t.contains(result.out, "ok")
 end)

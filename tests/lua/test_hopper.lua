@@ -37,7 +37,7 @@ data       { "text", train = "hopper.txt", context = 24, split = { eval = 2 } }
 batch      (3)
 accumulate (2)
 model(function(batch)
-    local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
+    local x = positions "wpe" { 24 } (embedding "wte" { 67, 40 } (batch.input))
     x = times(2) "h" {
         residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
                    linear "proj" { 40 }, dropout(0.1) },
@@ -129,32 +129,13 @@ local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();",
     "if %([^\n]*speaks%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%d>%(%);",
     "__syncthreads%(%);", "__syncwarp%(%);" }
 
--- Left out of the text where the environment has its number: so that all are compiled once.
-local SWITCH = [[
-extern "C" char *getenv(const char *);
-extern "C" int atoi(const char *);
-static int left_out() { const char *number = getenv("LEFT_OUT"); return number ? atoi(number) : 0; }
-]]
-
--- The text in which each of these calls has a switch, and the calls. They are those of ga_strip_store and of all
--- functions of hopper_product.cu.
-local function with_switches(text)
-    local calls = {}
-    local function switched(first, last)
+-- The parts of a text that are ga_strip_store and all functions of hopper_product.cu.
+local function parts_of(text)
+    local function part(first, last)
         local from = assert(text:find(first, 1, true))
-        local to = assert(text:find(last, from, true))
-        local part = text:sub(from, to)
-        for _, call in ipairs(CALLS) do
-            part = part:gsub(call, function(found)
-                calls[#calls + 1] = found
-                return ("if (left_out() != %d) { %s }"):format(#calls, found)
-            end)
-        end
-        text = text:sub(1, from - 1) .. part .. text:sub(to + 1)
+        return { from, (assert(text:find(last, from, true))) }
     end
-    switched("GA_DEVICE void ga_strip_store", "\n}")
-    switched("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum")
-    return SWITCH .. text, calls
+    return { part("GA_DEVICE void ga_strip_store", "\n}"), part("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum") }
 end
 
 -- A run of the small program with this text of kernels and these settings.
@@ -173,18 +154,13 @@ local function small_kernels(t)
 end
 
 add("found: each wait, arrival, fence, commit and barrier left out", function(t)
-    local text, calls = with_switches(small_kernels(t))
-    t.equal(#calls, 15)
-    for i = 0, #calls do
+    local text = small_kernels(t)
+    local count = devices.each_left_out(text, parts_of(text), CALLS, function(changed, switch)
         local settings = forced(devices.checked(1))
-        settings[#settings + 1] = "LEFT_OUT=" .. i
-        local result = edited(t, text, settings)
-        if i == 0 then
-            t.equal(result.status, 0, result.err)
-        elseif result.status ~= 3 or not result.err:find "device: [bdmruw]" then
-            error(("%s left out is not found: %s"):format(calls[i], result.err))
-        end
-    end
+        settings[#settings + 1] = switch
+        return edited(t, changed, settings)
+    end, "device: [bdmruw]")
+    t.equal(count, 15)
 end)
 
 -- Wrong texts, and the finding of each.

@@ -44,8 +44,7 @@ local function usual(t) return build(t, "library", spec(), { level = "-O1" }) en
 local function drive(t, programs, p, what, o)
     o = o or {}
     local folder = o.folder or t.temp()
-    local command = o.ranks and { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
-        tostring(o.ranks) } or {}
+    local command = o.ranks and t.mpirun(o.ranks) or {}
     table.move({ p.drive, what, tostring(o.cycles or CYCLES), folder }, 1, o.bare and 2 or 4, #command + 1, command)
     local data = t.root .. "/" .. programs.folder() .. "/data"
     command.env = { "ROWS_FILE=" .. data .. "/tiny.csv", "GAGEN_DATA=" .. data, "GAGEN_TIMEOUT=300" }

@@ -138,9 +138,10 @@ local function every_rank(t, ranks, mode)
         p.folder .. "/every_rank", "tests/e2e/every_rank.c", p.folder .. "/liblooped.a", "-ljansson", "-lz", "-lm",
         "-pthread" }
     t.equal(made.status, 0, made.err)
-    local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
-        tostring(ranks), p.folder .. "/every_rank", tostring(CYCLES), folder,
-        env = { "GAGEN_TIMEOUT=300", ("GAGEN_DATA=%s/%s/data"):format(t.root, programs.folder()) } }
+    local command = t.mpirun(ranks)
+    table.move({ p.folder .. "/every_rank", tostring(CYCLES), folder }, 1, 3, #command + 1, command)
+    command.env = { "GAGEN_TIMEOUT=300", ("GAGEN_DATA=%s/%s/data"):format(t.root, programs.folder()) }
+    local result = t.run(command)
     t.equal(result.status, 0, result.err)
     for rank = 0, ranks - 1 do texts[rank + 1] = host.read(("%s/%d"):format(folder, rank)) end
     return texts

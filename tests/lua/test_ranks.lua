@@ -19,8 +19,10 @@ add("collectives, checkpoints and divided arrays with 2, 3 and 4 ranks", functio
     t.equal(made.status, 0, made.err)
     for ranks = 2, 4 do
         for _, group in ipairs { { 5 }, { 8, "shards" } } do
-            local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
-                tostring(ranks), folder .. "/ranks", group[2], env = { "GAGEN_TIMEOUT=60" } }
+            local command = t.mpirun(ranks)
+            table.move({ folder .. "/ranks", group[2] }, 1, 2, #command + 1, command)
+            command.env = { "GAGEN_TIMEOUT=60" }
+            local result = t.run(command)
             t.equal(result.status, 0, result.out .. result.err)
             t.equal(select(2, (result.out .. result.err):gsub(("PASSED  %%] %d test"):format(group[1]), "")), ranks)
         end

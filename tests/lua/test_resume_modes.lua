@@ -60,8 +60,8 @@ local function driver(t, programs, mode, optimizer)
 end
 
 local function drive(t, programs, c, path, arguments)
-    local command = c[1] == "none" and { path } or { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to",
-        "none", "-n", tostring(c[2]), path }
+    local command = c[1] == "none" and {} or t.mpirun(c[2])
+    command[#command + 1] = path
     table.move(arguments, 1, #arguments, #command + 1, command)
     command.env = { "GAGEN_TIMEOUT=300", ("GAGEN_DATA=%s/%s/data"):format(t.root, programs.folder()) }
     local result = t.run(command)

@@ -239,9 +239,10 @@ add("two ranks are one run", function(t)
     local p = programs.build("runs_ddp", SPEC .. 'parallel "ddp"\n', { comm = "mpi" })
     t.run { "rm", "-rf", p.folder .. "/runs" }
     local function ranks(...)
-        return t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", p.train,
-            "--quiet",
-            "--threads", "1", env = { "GAGEN_TIMEOUT=300", "GAGEN_DATA" }, ... }
+        local command, words = t.mpirun(2), { p.train, "--quiet", "--threads", "1", ... }
+        table.move(words, 1, #words, #command + 1, command)
+        command.env = { "GAGEN_TIMEOUT=300", "GAGEN_DATA" }
+        return t.run(command)
     end
     local result = ranks("--cycles", "4")
     t.equal(result.status, 0, result.err)

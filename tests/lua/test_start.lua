@@ -24,7 +24,7 @@ end
 
 -- Two ranks with options of their own; env: of both.
 local function apart(t, p, first, second, env)
-    local command = { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none" }
+    local command = t.mpirun()
     for rank, own in ipairs { first, second } do
         if rank == 2 then command[#command + 1] = ":" end
         table.move({ "-n", "1", p.train, "--quiet", "--threads", "1" }, 1, 6, #command + 1, command)

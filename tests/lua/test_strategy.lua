@@ -51,9 +51,11 @@ local function build(t, mode)
         p.folder .. "/libstrategy.a", "-ljansson", "-lz", "-lm", "-pthread" }
     t.equal(result.status, 0, result.err)
     return function(what, folder)
-        local ended = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", drive,
-            what, folder, env = { "ROWS_FILE=" .. t.root .. "/" .. data .. "clusters_test.csv",
-                "GAGEN_DATA=" .. t.root .. "/" .. data, "GAGEN_TIMEOUT=300" } }
+        local command = t.mpirun(2)
+        table.move({ drive, what, folder }, 1, 3, #command + 1, command)
+        command.env = { "ROWS_FILE=" .. t.root .. "/" .. data .. "clusters_test.csv",
+            "GAGEN_DATA=" .. t.root .. "/" .. data, "GAGEN_TIMEOUT=300" }
+        local ended = t.run(command)
         t.equal(ended.status, 0, what .. "\n" .. ended.out .. ended.err)
         return ended.out
     end

@@ -154,9 +154,12 @@ end)
 
 add("--overfit and --eval end with several ranks", function(t)
     local programs, p = with_ranks(t, "of_2_ddp_3", { rows = 120, accumulate = 3, mode = "ddp" })
-    local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", p.train,
-        "--data", t.root .. "/" .. programs.folder() .. "/data", "--quiet", "--overfit", "4", "--cycles", "2",
-        "--save-init", t.temp() .. "/init.safetensors", env = { "GAGEN_TIMEOUT=60" } }
+    local command = t.mpirun(2)
+    local words = { p.train, "--data", t.root .. "/" .. programs.folder() .. "/data", "--quiet", "--overfit", "4", "--cycles",
+        "2", "--save-init", t.temp() .. "/init.safetensors" }
+    table.move(words, 1, #words, #command + 1, command)
+    command.env = { "GAGEN_TIMEOUT=60" }
+    local result = t.run(command)
     t.equal(result.status, 0, result.err)
     local losses = evaluated(programs, p, { ranks = 2, "--threads", 1, "--eval" })
     t.equal(#losses, 1)

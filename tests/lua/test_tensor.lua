@@ -98,7 +98,7 @@ data       { "text", train = "tensor.txt", context = 24, split = { eval = 2 } }
 batch      (3)
 accumulate (2)
 model(function(batch)
-    local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
+    local x = positions "wpe" { 24 } (embedding "wte" { 67, 40 } (batch.input))
     x = times(2) "h" {
         residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
                    linear "proj" { 40 } },
@@ -138,7 +138,7 @@ model(function(batch)
         x = layernorm "first" {} (x + dropout(0.1) (linear "output" { 40 } (a)))
         return layernorm "second" {} (x + dropout(0.1) (linear "out" { 40 } (gelu {} (linear "inner" { 96 } (x)))))
     end) (layernorm "norm" {} (x))
-    return linear "head" { 64 } (x)
+    return linear "head" { 67 } (x)
 end)
 ]]
 
@@ -223,68 +223,44 @@ end)
 
 -- === each barrier, wait and commit is needed =====================================================
 
--- Calls see(name, line, text) for each text of kernels in which one of these calls of the product is left out.
-local CALLS = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);", "__syncwarp%(%);" }
-local function each_mutant(text, see)
-    local first = math.min(text:find("GA_DEVICE void ga_strip_store", 1, true),
-        text:find("GA_DEVICE void ga_sums_store", 1, true))
-    local last = text:find("\n}", text:find("GA_DEVICE void ga_tensor_product", 1, true), true)
-    for _, call in ipairs(CALLS) do
-        local at = first
-        while true do
-            local from, to = text:find(call, at)
-            if not from or from > last then break end
-            local _, line = text:sub(1, from):gsub("\n", "")
-            see(text:sub(from, to), line + 1, text:sub(1, from - 1) .. ";" .. text:sub(to + 1))
-            at = to
-        end
-    end
-end
-
--- A run of the small program, or another one, with this text of kernels; the checker must find something that `pattern`
--- describes.
-local function is_found(t, text, what, pattern, name)
+-- A run of the small program, or another one, with this text of kernels.
+local function edited(t, text, name, more)
     local programs, environment = open(t)
     local folder, env = t.temp(), environment(checked(1))
     t.write(folder .. "/kernels.cu", text)
-    env[#env + 1] = "GAGEN_KERNELS=" .. folder
-    local p = build(t, programs, name or "small", "bf16", "cuda")
-    local result = programs.train(p, { "--cycles", 1, env = env, status = false })
-    if result.status ~= 3 or not result.err:find(pattern) then
-        error(("%s is not found: %s"):format(what, result.err))
-    end
+    table.move({ "GAGEN_KERNELS=" .. folder, more }, 1, 2, #env + 1, env)
+    return programs.train(build(t, programs, name, "bf16", "cuda"), { "--cycles", 1, env = env, status = false })
 end
 
-local function small_kernels(t, name)
+local function kernels_of(t, name)
     devices.needs_library(t)
-    return host.read(build(t, open(t), name or "small", "bf16", "cuda").folder .. "/kernels.cu")
+    return host.read(build(t, open(t), name, "bf16", "cuda").folder .. "/kernels.cu")
 end
 
 add("found: each barrier, wait and commit of a product left out", function(t)
-    local count = 0
-    each_mutant(small_kernels(t), function(name, line, text)
-        is_found(t, text, ("line %d: %s left out"):format(line, name), "device: [ru]")
-        count = count + 1
-    end)
+    local text = kernels_of(t, "small")
+    local first = math.min(text:find("GA_DEVICE void ga_strip_store", 1, true),
+        (text:find("GA_DEVICE void ga_sums_store", 1, true)))
+    local last = text:find("\n}", text:find("GA_DEVICE void ga_tensor_product", 1, true), true)
+    local calls = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);", "__syncwarp%(%);" }
+    local count = devices.each_left_out(text, { { first, last } }, calls,
+        function(changed, switch) return edited(t, changed, "small", switch) end, "device: [ru]")
     t.equal(count, 9)
 end)
 
 add("found: a copy that is under way where results are put", function(t)
-    local text, count = small_kernels(t):gsub("if %(next < slices%) begin%(next%);", "begin(next);")
+    local text, count = kernels_of(t, "small"):gsub("if %(next < slices%) begin%(next%);", "begin(next);")
     t.equal(count, 1)
-    is_found(t, text, "a copy behind the last slice", "device: race: write to where a copy is under way in shared")
+    local result = edited(t, text, "small")
+    t.equal(result.status, 3)
+    t.contains(result.err, "device: race: write to where a copy is under way in shared")
 end)
 
 add("found: each barrier of the sums over a norm's rows left out", function(t)
-    local text, count = small_kernels(t, "norm"), 0
-    local at = text:find("GA_DEVICE void ga_write_sums", 1, true)
-    local last = text:find("\n}", at, true)
-    while true do
-        local from, to = text:find("__syncthreads%(%);", at)
-        if from > last then break end
-        is_found(t, text:sub(1, from - 1) .. ";" .. text:sub(to + 1), "barrier " .. count + 1, "device: race", "norm")
-        at, count = to, count + 1
-    end
+    local text = kernels_of(t, "norm")
+    local first = text:find("GA_DEVICE void ga_write_sums", 1, true)
+    local count = devices.each_left_out(text, { { first, (text:find("\n}", first, true)) } }, { "__syncthreads%(%);" },
+        function(changed, switch) return edited(t, changed, "norm", switch) end, "device: race")
     t.equal(count, 2)
 end)
 

@@ -130,33 +130,18 @@ local function parts_of(text)
     return list
 end
 
--- A run of the small program with this text of kernels; the checker must find a race or a read of what nobody wrote.
-local function is_found(t, text, what)
-    local programs, environment = open(t)
-    local folder, env = t.temp(), environment(checked(1))
-    t.write(folder .. "/kernels.cu", text)
-    env[#env + 1] = "GAGEN_KERNELS=" .. folder
-    local result = programs.train(small(t, programs), { "--cycles", 1, env = env, status = false })
-    if result.status ~= 3 or not result.err:find "device: [ru]" then
-        error(("%s is not found: %s"):format(what, result.err))
-    end
-end
-
 add("found: each barrier, wait and commit of attention left out", function(t)
     devices.needs_library(t)
-    local text, count = host.read(small(t, (open(t))).folder .. "/kernels.cu"), 0
-    for _, part in ipairs(parts_of(text)) do
-        for _, call in ipairs { "ga_copy_commit%(%);", "ga_copy_wait<0>%(%);", "__syncthreads%(%);" } do
-            local from, to = text:find(call, part[1])
-            while from and from < part[2] do
-                local _, line = text:sub(1, from):gsub("\n", "")
-                is_found(t, text:sub(1, from - 1) .. ";" .. text:sub(to + 1),
-                    ("line %d: %s left out"):format(line + 1, text:sub(from, to)))
-                count = count + 1
-                from, to = text:find(call, to)
-            end
-        end
-    end
+    local programs, environment = open(t)
+    local p, folder = small(t, programs), t.temp()
+    local text = host.read(p.folder .. "/kernels.cu")
+    local calls = { "ga_copy_commit%(%);", "ga_copy_wait<0>%(%);", "__syncthreads%(%);" }
+    local count = devices.each_left_out(text, parts_of(text), calls, function(changed, switch)
+        local env = environment(checked(1))
+        t.write(folder .. "/kernels.cu", changed)
+        table.move({ switch, "GAGEN_KERNELS=" .. folder }, 1, 2, #env + 1, env)
+        return programs.train(p, { "--cycles", 1, env = env, status = false })
+    end, "device: [ru]")
     t.equal(count, 15)
 end)
 

@@ -200,7 +200,6 @@ end)
 local BATCHNORM = [[
 data      { "csv", train = "planes.csv", target = "last", shuffle = false }
 batch     (6)
-accumulate (2)
 model     (function(batch)
     local function conv(name, x, more)
         return conv2d(name) { 40, 3, padding = 1, stride = more and more.stride, bias = more ~= nil } (x)
@@ -242,7 +241,7 @@ add("batchnorm takes the statistics of tiles, joined or not, and of parts", func
         assert(found <= 1.25 * expected, ("%s: %s differs by %.3g, the C target's by %.3g"):format(name, where, found,
             expected))
         t.equal(kernels_of(p):find("joined to 3 parts", 1, true) ~= nil, name == "joined")
-        programs.identical(dump(name, "f16", "cuda", how, environment(checked(2))), folder,
+        programs.identical(dump(name, "f16", "cuda", how, environment(devices.ordered(2))), folder,
             { "parameters", "gradients" })
     end
 end)
@@ -283,33 +282,17 @@ add("each tile gives the same bits", function(t)
     end
 end)
 
--- Calls see(call, line, text) for each text of kernels in which one of these calls is left out of the functions of
--- convolutions on tensor cores.
-local CALLS = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);" }
-local function each_mutant(text, see)
-    local first = text:find("GA_DEVICE void conv_ring_product", 1, true)
-    local last = text:find("\n}", first, true)
-    for _, call in ipairs(CALLS) do
-        local from, to = text:find(call, first)
-        while from and from < last do
-            local _, line = text:sub(1, from):gsub("\n", "")
-            see(text:sub(from, to), line + 1, text:sub(1, from - 1) .. ";" .. text:sub(to + 1))
-            from, to = text:find(call, to)
-        end
-    end
-end
-
--- A run of the small program with this text of kernels; the checker must find a race or a read of what nobody wrote.
-local function is_found(t, text, what)
+-- A run of the small program with this text of kernels.
+local function edited(t, text, more)
     local programs, environment = open(t)
     local folder, env = t.temp(), environment(checked(1))
     t.write(folder .. "/kernels.cu", text)
-    env[#env + 1] = "GAGEN_KERNELS=" .. folder
-    local result = programs.train(small(t, programs), { "--cycles", 1, env = env, status = false })
-    if result.status ~= 3 or not result.err:find "device: [ru]" then
-        error(("%s is not found: %s"):format(what, result.err))
-    end
+    table.move({ "GAGEN_KERNELS=" .. folder, more }, 1, 2, #env + 1, env)
+    return programs.train(small(t, programs), { "--cycles", 1, env = env, status = false })
 end
+
+-- The checker must find a race or a read of what nobody wrote.
+local FOUND = "device: [ru]"
 
 local function small_kernels(t)
     devices.needs_library(t)
@@ -317,11 +300,11 @@ local function small_kernels(t)
 end
 
 add("found: each barrier, wait and commit of a convolution left out", function(t)
-    local count = 0
-    each_mutant(small_kernels(t), function(call, line, text)
-        is_found(t, text, ("line %d: %s left out"):format(line, call))
-        count = count + 1
-    end)
+    local text = small_kernels(t)
+    local first = text:find("GA_DEVICE void conv_ring_product", 1, true)
+    local calls = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);" }
+    local count = devices.each_left_out(text, { { first, (text:find("\n}", first, true)) } }, calls,
+        function(changed, switch) return edited(t, changed, switch) end, FOUND)
     t.equal(count, 5)
 end)
 
@@ -330,7 +313,9 @@ add("found: octets copied to the slice that is multiplied, and copies behind the
     for _, to in ipairs { "if (next < slices) begin(next, place_of(s));", "begin(next, place_of(next));" } do
         local changed, count = text:gsub("if %(next < slices%) begin%(next, place_of%(next%)%);", to)
         t.equal(count, 1)
-        is_found(t, changed, to)
+        local result = edited(t, changed)
+        t.equal(result.status, 3)
+        t.match(result.err, FOUND)
     end
 end)
 

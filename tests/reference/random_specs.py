@@ -1,12 +1,13 @@
 """Random specs against PyTorch: models of random layers, a random optimizer, accumulation, clip, recompute and mode
-of ranks. A program trains three cycles in f64, PyTorch does the same from the same first values, and each parameter must
-agree.
+of ranks. A program trains three cycles, PyTorch does the same in f64 from the same first values, and each parameter
+must agree.
 
-    python3 tests/reference/random_specs.py FIRST LAST [cuda]
+    python3 tests/reference/random_specs.py FIRST LAST [cuda] [f32]
 
-tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has. Needs torch
-and safetensors, gagen in out/, and mpirun. Prints a line per seed: "ok", or what was found; a spec that is not ok stays
-in out/random_specs. Exit 1 if one is not ok. No part of `make test`."""
+tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has; `f32`: programs
+in f32 and with more rows and columns, else in f64. Needs torch and safetensors, gagen in out/, and mpirun. Prints a line
+per seed: "ok", or what was found; a spec that is not ok stays in out/random_specs. Exit 1 if one is not ok. No part of
+`make test`."""
 import math
 import os
 import random
@@ -20,9 +21,15 @@ from safetensors.torch import load_file
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GAGEN, WORK = ROOT + "/out/gagen", ROOT + "/out/random_specs"
-ROWS, WIDTH, CLASSES, CYCLES = 320, 16, 3, 3
-BOUND = 1e-7    # of the greatest change of a parameter
-NOISE = 1e-12   # a gradient that is smaller is rounding alone: a rule may make any step of it
+CUDA, F32 = "cuda" in sys.argv[3:], "f32" in sys.argv[3:]
+WIDTH, CLASSES, CYCLES = 48 if F32 else 16, 3, 3
+BATCHES = [2, 3, 5, 8, 16, 33, 64, 70] if F32 else [2, 3, 5, 8]     # rows of a micro-batch
+OUTS = [3, 5, 8, 16, 24, 33, 64, 100] if F32 else [3, 5, 8, 12, 16]  # values that a linear layer gives
+PLANES = [2, 3, 8, 16, 20] if F32 else [2, 3, 4, 6]                 # and planes of a convolution
+SHAPES = [[48], [4, 12], [6, 8], [3, 4, 4], [12, 2, 2]] if F32 else [[16], [4, 4], [2, 8], [1, 4, 4], [4, 2, 2]]
+ROWS = 12 * CYCLES * BATCHES[-1]
+BOUND = 5e-4 if F32 else 1e-7       # of the greatest change of a parameter; in f32 also what PyTorch rounds, 5 times
+NOISE = 1e-5 if F32 else 1e-12     # a gradient that is smaller is rounding alone: a rule may make any step of it
 
 UNARY = {
     "relu {}": F.relu, "tanh {}": torch.tanh, "sigmoid {}": torch.sigmoid, "silu {}": F.silu, "gelu {}": F.gelu,
@@ -92,7 +99,7 @@ class Body:
 
     def linear(self, x, out=None):
         (v, shape), n = x, self.name("fc")
-        out = out or self.draw.choice([3, 5, 8, 12, 16])
+        out = out or self.draw.choice(OUTS)
         bias, turned = self.draw.random() < 0.7, self.draw.random() < 0.2
         more = ("" if bias else ", bias = false") + (', store = "in_out"' if turned else "")
 
@@ -119,7 +126,7 @@ class Body:
         return self.value(f"{a} + {b}", x[1], lambda p, e: e[a] + e[b])
 
     def attend(self, x):
-        heads, size, causal = self.draw.choice([1, 2]), self.draw.choice([2, 4, 6]), self.draw.random() < 0.5
+        heads, size, causal = self.draw.choice([1, 2]), self.draw.choice([2, 4, 6] + [16, 24] * F32), self.draw.random() < 0.5
         groups = self.draw.choice([1, heads])
         q, k, v = (self.linear(x, size * n) for n in (heads, groups, groups))
         if self.draw.random() < 0.4:
@@ -144,14 +151,15 @@ class Body:
             t = e[v].unflatten(-1, (heads, -1))
             half = t.shape[-1] // 2
             angles = torch.arange(t.shape[1])[:, None] * 10000.0 ** (-torch.arange(half) / half)
-            cos, sin, a, b = angles.cos()[:, None], angles.sin()[:, None], t[..., :half], t[..., half:]
+            cos, sin = angles.cos()[:, None].to(t.dtype), angles.sin()[:, None].to(t.dtype)
+            a, b = t[..., :half], t[..., half:]
             return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).flatten(2)
         return self.value(f"rotary {{ heads = {heads} }} ({v})", shape, function)
 
     def conv(self, x):
         (v, (planes, high, wide)), n, draw = x, self.name("conv"), self.draw
         groups = draw.choice([1, planes])
-        out = groups * draw.choice([1, 2, 3]) if groups > 1 else draw.choice([2, 3, 4, 6])
+        out = groups * draw.choice([1, 2, 3]) if groups > 1 else draw.choice(PLANES)
         size, stride, dilation = draw.choice([1, 2, 3]), draw.choice([1, 1, 2]), draw.choice([1, 1, 2])
         bias = draw.random() < 0.6
         reach = (size - 1) * dilation + 1
@@ -236,7 +244,7 @@ class Body:
         return self.value(f"{region} ({v})", shape, function)
 
     def model(self):
-        shape = self.draw.choice([[WIDTH], [4, 4], [2, 8], [1, 4, 4], [4, 2, 2]])
+        shape = self.draw.choice(SHAPES)
         x = self.value(f"reshape {{ {', '.join(map(str, shape))} }} (batch.input)", shape,
                        lambda p, e: e["input"].reshape(-1, *shape))
         if len(shape) < 3:
@@ -269,17 +277,17 @@ def optimizer_of(draw):
 class Case:
     """A random spec, its program's parameters and PyTorch's."""
 
-    def __init__(self, seed, cuda):
+    def __init__(self, seed):
         draw = self.draw = random.Random(seed)
-        self.cuda, self.body = cuda, Body(draw, [0])
+        self.body = Body(draw, [0])
         self.output, _ = self.body.model()
-        self.micro, self.batch = draw.randint(1, 4), draw.choice([2, 3, 5, 8])
+        self.micro, self.batch = draw.randint(1, 4), draw.choice(BATCHES)
         self.optimizer, self.make_optimizer = optimizer_of(draw)
         self.clip = draw.choice(["", "", "(0.1)", "{ value = 0.01 }"])
         recompute = draw.choice(["", "", 'memory     { recompute = { "*" } }\n'])
         normed = any("batchnorm" in line for line in self.body.lines)
         self.mode = draw.choice(["none", "none", "ddp", "zero1", "zero2", "zero3"])
-        if normed or cuda:
+        if normed or CUDA:
             self.mode = "none"
         self.ranks, self.smoothing = draw.randint(1, 3) if self.mode != "none" else 1, draw.choice([0, 0.1])
         self.text = (f'data       {{ "csv", train = "rows.csv", target = "last", shuffle = false }}\n'
@@ -287,8 +295,8 @@ class Case:
                      + "\n".join(self.body.lines) + f"\n    return {self.output}\nend)\n"
                      f'loss       {{ "cross_entropy", label_smoothing = {self.smoothing} }}\n'
                      f"optimizer  {self.optimizer}\n" + (f"clip       {self.clip}\n" if self.clip else "") + recompute
-                     + f'precision  "f64"\nparallel   "{self.mode}"\n'
-                     f'target     "{"cuda" if cuda else "c"}"\n'
+                     + f'precision  "{"f32" if F32 else "f64"}"\nparallel   "{self.mode}"\n'
+                     f'target     "{"cuda" if CUDA else "c"}"\n'
                      f"train      {{ updates = 50, seed = {seed + 1} }}\n")
 
     def trained(self, folder):
@@ -307,11 +315,11 @@ class Case:
         run(train + ["--cycles", str(CYCLES), "--save-init", first, "--dump", dump, "--checkpoint", folder + "/saved"])
         return load_file(first), load_file(dump + "/parameters.safetensors")
 
-    def expected(self, first):
+    def expected(self, first, kind=torch.float64):
         """The same by torch, and the greatest gradient of each parameter."""
-        p = {k: v.double().clone().requires_grad_(True) for k, v in first.items() if "running" not in k}
+        p = {k: v.to(kind).clone().requires_grad_(True) for k, v in first.items() if "running" not in k}
         optimizer, at = self.make_optimizer(list(p.values())), 0
-        x = torch.tensor([x for x, _ in rows()])
+        x = torch.tensor([x for x, _ in rows()], dtype=kind)
         y = torch.tensor([y for _, y in rows()])
         most = {k: 0.0 for k in p}
         for _ in range(CYCLES):
@@ -335,11 +343,13 @@ class Case:
         """None, or what differs."""
         first, last = self.trained(folder)
         expected, gradient = self.expected(first)
+        rounded = self.expected(first, torch.float32)[0] if F32 else expected
         for name, value in expected.items():
             off = (last[name].double() - value).abs().max().item()
+            own = (rounded[name].double() - value).abs().max().item()   # what PyTorch rounds
             change = (value - first[name].double()).abs().max().item()
-            if gradient[name] > NOISE and not off <= BOUND * max(change, 1e-6):
-                return f"{name} differs by {off:.3g}, its change is {change:.3g}"
+            if gradient[name] > NOISE and not off <= max(BOUND * max(change, 1e-6), 5 * own):
+                return f"{name} differs by {off:.3g}, its change is {change:.3g}, PyTorch rounds {own:.3g}"
         return None
 
 
@@ -362,7 +372,7 @@ def main():
         folder = f"{WORK}/{seed}"
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            found = Case(seed, sys.argv[3:] == ["cuda"]).compare(folder)
+            found = Case(seed).compare(folder)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             found = str(error)
         print(seed, found or "ok", flush=True)

@@ -313,7 +313,7 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     local once = {}
     add_locals(statements, r.element, r.numbers)
     l.flops = 1
-    local few = not r.before and group.rule.scope ~= "matrix" and not group.rule.factors and context.target.few_of_sweep
+    local few = not r.before and group.rule.scope == "element" and context.target.few_of_sweep
     local body = lower(statements, g, r, l, r.element, group, few)
     local kernel = new_kernel(group, part, l.flops)
     if few then return few_kernel(g, config, context, kernel, body, few(g)) end

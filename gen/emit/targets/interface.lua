@@ -52,6 +52,9 @@ interface.fields = {
     field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it "
         .. "reads or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
         .. "octets of channels (passes/octets.lua, layout.lua); nil: never", true),
+    field("strides", "function", "(config): a function of a node and its op: the names of operands whose rows may be "
+        .. "further apart than they are long, and whether it is a product that moves 16 bytes of them at once "
+        .. "(passes/strides.lua); nil: none", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 
@@ -139,7 +142,7 @@ interface.fields = {
     field("nominal", "string", "the weight of a full cycle"),
     field("scaler_argument", "string", "the settings of the scale of the loss, as an argument"),
     field("rate", "function", "(config, what, t): the call of the function of the rate"),
-    field("element", "string", "an element of the gradient or of a parameter; %s: g or w"),
+    field("element", "string", "the index of an element of the gradient"),
     field("lane", "string", "the index, in brackets, of the sum that this element is added to, if there are several"),
     field("count_nonfinite", "function", "(name): the statement that counts a number that is not finite"),
     field("place_type", "string", "the declaration of an address"),

@@ -123,9 +123,8 @@ function c.rate_spelling(config, argument)
         kept = "static _Thread_local ", lr = head "lr", momentum = "static " .. head "momentum" }
 end
 
---- An element of an array in gradient_partials, the index of its sum, and the statement that counts one that is not
---- finite.
-c.element, c.lane = "run_%s[i + j]", "[j]"
+--- The index of an element in gradient_partials, that of its sum, and the statement that counts a non-finite element.
+c.element, c.lane = "i + j", "[j]"
 function c.count_nonfinite(name) return ("bad[j] += isfinite(%s) ? 0 : 1;"):format(name) end
 
 --- Types of address variables.

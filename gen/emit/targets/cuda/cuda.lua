@@ -74,9 +74,8 @@ function cuda.rate_spelling(_, argument)
         lr = head "learning_rate", momentum = head "momentum" }
 end
 
---- An element of an array in gradient_partials, the index of its sum, and the statement that counts one that is not
---- finite.
-cuda.element, cuda.lane = "of_%s.at[k]", ""
+--- The index of an element in gradient_partials, that of its sum, and the statement that counts a non-finite element.
+cuda.element, cuda.lane = "i", ""
 function cuda.count_nonfinite(name) return ("bad += !(%s - %s == 0);"):format(name, name) end
 
 --- Types of address variables.

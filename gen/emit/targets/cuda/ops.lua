@@ -159,6 +159,7 @@ local function axis_sum(kernel, node, _, dtype)
     local arguments = shape.axis_sum(kernel, node, dtype, "row[j]")
     if shape.by_rows(node) then return arguments end
     arguments.few, arguments.type, arguments.term = columns.few(node, node.size.inner, dtype), nil, nil
+    arguments.row = node.ins.x.row or node.size.inner
     return arguments
 end
 
@@ -184,26 +185,28 @@ local function add_row(name, spelling)
     return function(arguments, node)
         local logits = node.ins.logits
         arguments.type, arguments.x = c_text.type_of(logits), element(logits, "row[c]")
+        arguments.row = logits.row or node.size.C
         arguments[name] = element(logits, spelling)
     end
 end
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
 
--- Classes that a thread moves at once: rows begin anywhere, unless a node sees only some, whose first is another each
--- time. Few classes have a lane of a warp each.
-local function neighbours(node, tensors, dtype)
-    local C = node.size.C
-    return C <= 32 and 1 or few.of_rows(tensors, node.run and C or 0, dtype)
+-- Adds the distance of rows of classes, and how many of these a thread moves at once: rows behind each other begin
+-- anywhere, unless a node sees only some, whose first is another each time. Few classes have a lane of a warp each.
+local function add_classes(arguments, node, tensors, dtype)
+    local row, C = tensors[1].row, node.size.C
+    arguments.row = row or C
+    arguments.few = not row and C <= 32 and 1 or few.of_rows(tensors, row or node.run and C or 0, dtype)
 end
 
 add("cross_entropy", function(arguments, node, _, _, dtype)
     local logits = node.ins.logits
-    arguments.hit, arguments.few = element(logits, "row[target[i]]"), neighbours(node, { logits }, dtype)
-    arguments.type = c_text.type_of(logits)
+    arguments.hit, arguments.type = element(logits, "row[target[i]]"), c_text.type_of(logits)
+    add_classes(arguments, node, { logits }, dtype)
 end)
 add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
-    arguments.few = neighbours(node, { node.ins.logits, node.outs.y.tensor }, dtype)
+    add_classes(arguments, node, { node.ins.logits, node.outs.y.tensor }, dtype)
     arguments.adds, arguments.type = kernel.can_add or false, c_text.type_of(node.ins.logits)
     arguments.out, arguments.logit, arguments.store = c_text.type_of(node.outs.y.tensor), nil, nil
 end)

@@ -2,6 +2,7 @@
 -- tensor cores (templates/cuda/attention_tensor.cu), or by threads that have some scores each (attention_tiles.cu).
 local attention = require "emit.kernels.attention"
 local c_text = require "emit.targets.c_text"
+local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local ops = require "emit.targets.ops"
@@ -129,8 +130,6 @@ local function helper(node, kernel)
     return "tensor:half eights:half tensor_strips:half attention_tensor:half" .. draws
 end
 
-local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
-
 -- Sets the entries of attention in the target's table.
 return function(list)
     ops.add(list, "attend", add_form)
@@ -143,9 +142,10 @@ return function(list)
         entry.launch, entry.helper, entry.blocks = launches.by_tiles, helper, { name, name .. "_tensor" }
         entry.block = function(kernel) return kernel.matrix and name .. "_tensor" or name end
     end
-    ops.add(list, "attend_delta", function(arguments, node)
-        arguments.x, arguments.dy = element(node.ins.y, "y[c]"), element(node.ins.dy, "dy[c]")
+    ops.add(list, "attend_delta", function(arguments, node, _, _, dtype)
+        arguments.T, arguments.few = node.size.T, few.of_rows({ node.ins.y, node.ins.dy }, node.attrs.d, dtype)
     end)
+    list.attend_delta.helper = "rows:half"
     list.attend_delta.launch = function(node) return launches.over(graph.elements(node.outs.delta.tensor.shape)) end
     list.rotary = { arguments = function(kernel, node) return attention.rotary(kernel, node, "at", "at + HALF") end,
         launch = function(node) return launches.over(node.size.T * node.attrs.d // 2) end }
