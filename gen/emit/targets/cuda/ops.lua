@@ -192,11 +192,12 @@ end
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
 
--- Adds the distance of rows of classes, and how many of these a thread moves at once: rows behind each other begin
--- anywhere, unless a node sees only some, whose first is another each time.
+-- Adds how a thread moves rows of classes; rows behind each other begin anywhere, unless a node sees only some, whose
+-- first is another each time.
+--   row.apart, row.few     elements from one row to the next; of one that are moved at once
 local function add_classes(arguments, node, tensors, dtype)
     local row, C = tensors[1].row, node.size.C
-    arguments.row, arguments.few = row or C, few.of_rows(tensors, row or node.run and C or 0, dtype)
+    arguments.row = { apart = row or C, few = few.of_rows(tensors, row or node.run and C or 0, dtype) }
 end
 
 add("cross_entropy", function(arguments, node, _, _, dtype)
