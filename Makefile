@@ -4,6 +4,7 @@
 # make install   to PREFIX (/usr/local) below DESTDIR; make uninstall removes the same files
 # make dist      out/gagen-VERSION.tar.gz: the sources that git tracks
 # make bench     times of updates beside PyTorch's and llm.c's (bench/training.lua)
+# make bench-gpu rates of models on a GPU beside PyTorch's, of kernels beside floors and cuBLASLt (bench/gpu.lua)
 # make bench-products          times of products beside OpenBLAS's and oneDNN's (bench/products.lua)
 # make clean     removes gagen and what it was built from; programs in out stay
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
@@ -86,7 +87,7 @@ include tests/faults/build.mk
 NUMERIC := $(call object,tests/numeric/main.c tests/numeric/differences.c)
 $(NUMERIC): INCLUDES += -I.
 
-for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(BUILD)/bench/host $(CRASH_BIN) $(FAULTS) $(NUMERIC) $(call object,$(ENGINES)) device
+for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(BUILD)/bench/host $(BUILD)/bench/cublaslt $(CRASH_BIN) $(FAULTS) $(NUMERIC) $(call object,$(ENGINES)) device
 
 # all of them in one process more than JOBS says, since tests also wait; those of a PATTERN in one
 run-test: for-test
@@ -187,11 +188,21 @@ bench: $(GAGEN) $(BUILD)/bench/host
 bench-products: $(GAGEN) $(BUILD)/bench/host
 	$(Q)GAGEN=$(GAGEN) OUT=$(OUT) $(BUILD)/bench/host bench/products.lua
 
+# on a machine with a GPU: bench/gpu.lua has the options
+$(BUILD)/bench/cublaslt: $(call object,bench/cublaslt.c) $(BUILD)/libruntime.a
+	@mkdir -p $(@D); echo "LD $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+bench-gpu: OUT := $(if $(filter file,$(origin OUT)),out/bench-gpu,$(OUT))
+bench-gpu: $(GAGEN) $(BUILD)/bench/host $(BUILD)/bench/cublaslt
+	$(Q)GAGEN=$(GAGEN) OUT=$(OUT) CUBLASLT=$(BUILD)/bench/cublaslt HOST=$(BUILD)/bench/host \
+	    $(BUILD)/bench/host bench/gpu.lua
+
 clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants same-bits bench bench-products all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: mutants same-bits bench bench-products bench-gpu all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) \( -path '*/tests/tmp' -o -path '*/tests/worker*' \) -prune -o -name '*.d' -type f -print 2>/dev/null)

@@ -1,6 +1,8 @@
 -- sides: the programs that are measured in turns. A side is { name, once = function() }: one run, which returns
 -- { ms = of each update, peak = bytes, cpu = seconds of the processor, start = seconds to the first update, if known },
 -- or nil and the reason.
+local statistics = dofile "bench/statistics.lua"
+
 local sides = {}
 
 -- Updates that are measured in a run at least.
@@ -39,9 +41,9 @@ end
 
 -- The words that generate the program of a case.
 local function generate(case, o)
-    local words = { o.gagen, case.spec, "-o", case.folder, "--target", "c", "--threads", tostring(case.threads),
-        "--set", ('precision="%s"'):format(case.precision), "--set", "batch=" .. case.rows,
+    local words = { o.gagen, case.spec, "-o", case.folder, "--target", case.target or "c", "--set", ('precision="%s"'):format(case.precision), "--set", "batch=" .. case.rows,
         "--set", "accumulate=" .. case.accumulate }
+    if case.threads then table.move({ "--threads", tostring(case.threads) }, 1, 2, #words + 1, words) end
     if o.march then table.move({ "--march", o.march }, 1, 2, #words + 1, words) end
     return words
 end
@@ -72,10 +74,11 @@ function sides.ours(case, o)
     if not times then return nil, why end
     case.cold, case.warm = times.cold, times.warm
     local cycles = 1 + math.max(LEAST, math.ceil(o.seconds * 1e3 / times.ms))
-    local words = { case.folder .. "/train", "--threads", tostring(case.threads), "--log", case.folder .. ".log" }
+    local words = { case.folder .. "/train", "--log", case.folder .. ".log" }
+    if case.threads then table.move({ "--threads", tostring(case.threads) }, 1, 2, #words + 1, words) end
     table.move(RING, 1, #RING, #words + 1, words)
     words[#words + 1] = tostring(cycles)
-    words = with({ "GAGEN_DATA=" .. o.data }, words)
+    words = with({ "GAGEN_DATA=" .. o.data, "XDG_CACHE_HOME=" .. case.folder .. ".cache" }, words)
     return { name = "gagen", once = function()
         host.remove(case.folder .. ".log")
         local result, failed = finished(measured(words))
@@ -88,11 +91,13 @@ end
 -- PyTorch in one mode: words for bench/yardstick.py.
 local function torch_side(case, o, name, mode)
     local words = { o.python, "bench/yardstick.py", case.model, "--rows", tostring(case.rows), "--accumulate",
-        tostring(case.accumulate), "--threads", tostring(case.threads), "--precision", case.precision,
-        "--seconds", tostring(o.seconds), "--least", tostring(LEAST) }
+        tostring(case.accumulate), "--precision", case.precision, "--seconds", tostring(o.seconds), "--least", tostring(LEAST) }
     if case.sizes then table.move({ "--sizes", table.concat(case.sizes, ",") }, 1, 2, #words + 1, words) end
+    if case.target == "cuda" then words[#words + 1] = "--cuda" end
+    if case.threads then table.move({ "--threads", tostring(case.threads) }, 1, 2, #words + 1, words) end
     table.move(mode, 1, #mode, #words + 1, words)
-    local variables = table.move(MALLOC, 1, #MALLOC, 2, { "OMP_NUM_THREADS=" .. case.threads })
+    local variables = table.move(MALLOC, 1, #MALLOC, 1, {})
+    if case.threads then variables[#variables + 1] = "OMP_NUM_THREADS=" .. case.threads end
     return { name = name, once = function()
         local result, why = finished(measured(with(variables, words)))
         if not result then return nil, why end
@@ -133,6 +138,31 @@ function sides.llmc(case, o)
         if #ms > 0 then return outcome(result, ms) end
         return nil, ("no update in %s s: %s"):format(limit, last_line(result.err ~= "" and result.err or result.out))
     end }
+end
+
+--- One run of each side in each turn; a side that fails once is left out from then on. Sides get `ms`, the median of
+--- each turn, peak and start. around: what is called as well, with fields of the functions turn(), begin(), and
+--- done(what begin gave, run), each optional.
+function sides.take_turns(turns, list, around)
+    local function call(name, ...) return around[name] and around[name](...) end
+    for _, side in ipairs(list) do side.ms = {} end
+    for turn = 1, turns do
+        call "turn"
+        for _, side in ipairs(list) do
+            local before, run, why = call "begin", nil, nil
+            if not side.failed then run, why = side.once() end
+            if run then
+                call("done", before, run)
+                local ms = statistics.median(run.ms)
+                side.ms[turn], side.peak = ms, math.max(side.peak or 0, run.peak)
+                side.start = math.min(side.start or math.huge, run.start or math.huge)
+                io.stderr:write(("bench: turn %d of %d: %s: %.4g ms\n"):format(turn, turns, side.name, ms))
+            elseif why then
+                side.failed = why
+                io.stderr:write(("bench: %s: NOT RUN: %s\n"):format(side.name, why))
+            end
+        end
+    end
 end
 
 return sides

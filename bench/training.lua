@@ -9,6 +9,7 @@
 --   LLMC=DIR                  a checkout of llm.c with train_gpt2 built and its data, for e in f32
 --   SWEEP=1                   also 1, 4, 16, 64 micro-steps, layers and threads, of a and c
 --   RESULTS=bench/results     training.json and training.md go there; programs and data to OUT=out/bench
+local cases = dofile "bench/cases.lua"
 local configurations = dofile "bench/configurations.lua"
 local diag = require "base.diag"
 local options = dofile "bench/options.lua"
@@ -46,42 +47,17 @@ local function case_of(o, name, precision, change)
     end
     local id = ("%s_%s_%d_%d%s"):format(name, precision, case.accumulate, case.threads,
         case.sizes and "_" .. case.sizes[1] or "")
-    case.folder, case.spec = o.out .. "/" .. id, ("bench/specs/%s.lua"):format(case.model)
-    if case.sizes then
-        local line = "local layers, heads, width, vocab, context = " .. table.concat(case.sizes, ", ")
-        local text = host.read(case.spec):gsub("local layers,[^\n]*", line, 1)
-        assert(host.write(o.out, id .. ".lua", text))
-        case.spec = o.out .. "/" .. id .. ".lua"
-    end
-    assert(host.run { "rm", "-rf", case.folder, case.folder .. ".cache" })
-    return case
+    return cases.of(o, id, case)
 end
 
 local function ticks() return statistics.ticks(io.lines("/proc/stat")()) end
 
--- One run of each side in each turn; a side that fails once is left out from then on. Returns the shares of other load
--- and the greatest rates of the machine.
+-- Takes turns; returns the shares of other load and the greatest rates of the machine.
 local function take_turns(o, threads, list)
     local load, at = { all = 0, foreign = 0, stolen = 0 }, {}
     local per_second = tonumber(options.output("getconf", "CLK_TCK")) or 100
-    for turn = 1, o.turns do
-        options.add_rates(o.rates, threads, at)
-        for _, side in ipairs(list) do
-            local before = ticks()
-            local run, why
-            if not side.failed then run, why = side.once() end
-            if run then
-                statistics.add_load(load, before, ticks(), run.cpu * per_second)
-                local ms = statistics.median(run.ms)
-                side.ms[turn], side.peak = ms, math.max(side.peak or 0, run.peak)
-                side.start = math.min(side.start or math.huge, run.start or math.huge)
-                io.stderr:write(("bench: turn %d of %d: %s: %.4g ms\n"):format(turn, o.turns, side.name, ms))
-            elseif why then
-                side.failed = why
-                io.stderr:write(("bench: %s: NOT RUN: %s\n"):format(side.name, why))
-            end
-        end
-    end
+    sides.take_turns(o.turns, list, { turn = function() options.add_rates(o.rates, threads, at) end, begin = ticks,
+        done = function(before, run) statistics.add_load(load, before, ticks(), run.cpu * per_second) end })
     return { foreign = load.foreign / load.all, stolen = load.stolen / load.all }, at
 end
 
@@ -103,7 +79,6 @@ local function measure(o, case)
         table.move(modes, 1, #modes, 2, list)
     end
     if o.llmc and case.llmc and case.precision == "f32" then list[#list + 1] = sides.llmc(case, o) end
-    for _, side in ipairs(list) do side.ms = {} end
     local load, at = take_turns(o, case.threads, list)
     if ours.failed then diag.fail("bench", ("%s: %s"):format(case.title, ours.failed), { kind = "environment" }) end
     return report.row(case, list, { floor_ms = floor_of(o, case, at), load = load, rates = at })

@@ -15,7 +15,7 @@
 --   dx = batchnorm_dx(dy, x, sum, moment)              dx, d_weight, d_bias = batchnorm_dx(dy, x, parts)
 --   d_weight, d_bias = column_sum(moment), column_sum(sum)
 --
--- With sync_batchnorm a node between them gathers, and all stays as it is.
+-- With sync_batchnorm a node between them gathers the sums of all rows, and all stays as it is.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -188,6 +188,8 @@ local function join_all(g, config, body)
             for _, each in ipairs(found.out) do out[each] = true end
             graph.decide(g, graph.result(found.node).name, found.node.attrs.parts .. " parts",
                 "channels are summed in blocks side by side")
+        elseif JOIN[node.op] and parts_of and config.sync_batchnorm then
+            graph.decide(g, graph.result(node).name, "not in parts", "sync_batchnorm gathers the sums of all its rows")
         end
     end
     local list = table.move(body, 1, #body, 1, {})

@@ -50,9 +50,7 @@ int ga_library_open(void **library, const char *const *sonames, const char *cons
     return 0;
 }
 
-/* Makes room for one more handle. Called before the handle is made, so that none leaks if memory is
- * short. */
-static int reserve(ga_handles *h, ga_err *e) {
+int ga_handles_reserve(ga_handles *h, ga_err *e) {
     if (h->count < h->capacity) return 0;
     int capacity = h->capacity ? 2 * h->capacity : 16;
     void **at = realloc(h->at, (size_t)capacity * sizeof *at);
@@ -63,8 +61,7 @@ static int reserve(ga_handles *h, ga_err *e) {
     return 0;
 }
 
-/* Stores a handle in the place that `reserve` made. */
-static void keep(ga_handles *h, void *handle) {
+void ga_handles_keep(ga_handles *h, void *handle) {
     h->at[h->count++] = handle;
 }
 
@@ -167,13 +164,14 @@ static void release_all(ga_device *d) {
     for (int i = 0; i < d->streams.count; i++) d->cuda.cuStreamDestroy_v2(d->streams.at[i]);
     for (int i = 0; i < d->pinned.count; i++) d->cuda.cuMemFreeHost(d->pinned.at[i]);
     for (int i = 0; i < d->arenas.count; i++) d->cuda.cuMemFree_v2((uintptr_t)d->arenas.at[i]);
-    if (d->module) d->cuda.cuModuleUnload(d->module);
+    for (int i = 0; i < d->modules.count; i++) d->cuda.cuModuleUnload(d->modules.at[i]);
     d->cuda.cuDevicePrimaryCtxRelease_v2(d->device);
 }
 
 void ga_device_close(ga_device *d) {
     if (!d) return;
     if (d->context) release_all(d);
+    free(d->modules.at);
     free(d->graphs.at);
     free(d->events.at);
     free(d->streams.at);
@@ -194,7 +192,7 @@ int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e) {
     CUdeviceptr address = 0;
     *out = 0;
     if (bytes == 0) return ga_fail(e, GA_BUG, "device arena of 0 bytes");
-    GA_TRY(reserve(&d->arenas, e));
+    GA_TRY(ga_handles_reserve(&d->arenas, e));
     CUresult r = d->cuda.cuMemAlloc_v2(&address, bytes);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) {
         size_t free_bytes = 0, all_bytes = 0;
@@ -206,7 +204,7 @@ int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e) {
             d->facts.ordinal, d->facts.name, bytes, free_bytes, all_bytes);
     }
     GA_TRY(ga_cuda_check(d, r, "allocating an arena", e));
-    keep(&d->arenas, (void *)(uintptr_t)address);
+    ga_handles_keep(&d->arenas, (void *)(uintptr_t)address);
     d->counters.allocations++;
     d->counters.device_bytes += (int64_t)bytes;
     *out = address;
@@ -216,9 +214,9 @@ int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e) {
 int ga_device_pinned(ga_device *d, size_t bytes, void **out, ga_err *e) {
     *out = NULL;
     if (bytes == 0) return ga_fail(e, GA_BUG, "pinned memory of 0 bytes");
-    GA_TRY(reserve(&d->pinned, e));
+    GA_TRY(ga_handles_reserve(&d->pinned, e));
     CHECK("allocating pinned host memory", cuMemAllocHost_v2(out, bytes));
-    keep(&d->pinned, *out);
+    ga_handles_keep(&d->pinned, *out);
     d->counters.allocations++;
     d->counters.pinned_bytes += (int64_t)bytes;
     return 0;
@@ -238,17 +236,17 @@ void ga_device_give_back(ga_device *d, ga_address memory) {
 
 int ga_device_stream(ga_device *d, ga_cuda_stream *out, ga_err *e) {
     *out = NULL;
-    GA_TRY(reserve(&d->streams, e));
+    GA_TRY(ga_handles_reserve(&d->streams, e));
     CHECK("making a stream", cuStreamCreate(out, CU_STREAM_NON_BLOCKING));
-    keep(&d->streams, *out);
+    ga_handles_keep(&d->streams, *out);
     return 0;
 }
 
 int ga_device_event(ga_device *d, ga_event *out, ga_err *e) {
     *out = NULL;
-    GA_TRY(reserve(&d->events, e));
+    GA_TRY(ga_handles_reserve(&d->events, e));
     CHECK("making an event", cuEventCreate(out, CU_EVENT_DEFAULT));
-    keep(&d->events, *out);
+    ga_handles_keep(&d->events, *out);
     return 0;
 }
 
@@ -382,7 +380,7 @@ int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err
     CHECK("ending a capture", cuStreamEndCapture(s, &graph));
     ga_graph *g = calloc(1, sizeof *g);
     int code =
-        g ? reserve(&d->graphs, e) : ga_fail(e, GA_ENVIRONMENT, "out of host memory for a graph");
+        g ? ga_handles_reserve(&d->graphs, e) : ga_fail(e, GA_ENVIRONMENT, "out of host memory for a graph");
     if (code == 0)
         code = ga_cuda_check(d, d->cuda.cuGraphInstantiateWithFlags(&g->exec, graph, 0),
                              "instantiating a graph", e);
@@ -392,7 +390,7 @@ int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err
         return code;
     }
     g->holds = d->captured;
-    keep(&d->graphs, g);
+    ga_handles_keep(&d->graphs, g);
     *out = g;
     return 0;
 }

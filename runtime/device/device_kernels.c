@@ -4,13 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OPTIONS_MAX = 32, TEXT_LIMIT = 64 << 20 };
+enum { OPTIONS_MAX = 32, TEXT_LIMIT = 64 << 20, PARTS_MAX = GA_KERNEL_PARTS_MAX };
 
 /* One build of a module: its text, options and result. */
 typedef struct build {
@@ -24,6 +26,7 @@ typedef struct build {
     ga_cache_key key;
     void *image;
     size_t image_bytes;
+    bool loaded;
 } build;
 
 /* NVRTC of the driver's CUDA or of the one before: a driver loads no module of a newer CUDA. */
@@ -131,14 +134,16 @@ static int set_options(build *b, const ga_kernel_source *s, ga_err *e) {
     return 0;
 }
 
-/* The key covers everything that the module depends on: the text, the options with the architecture, the
- * versions of NVRTC and the driver. */
+/* The key covers everything that the module depends on: the text, the options with the architecture, the versions of
+ * NVRTC and the driver. d NULL: a module for all devices of an architecture, whatever NVRTC made it. */
 static void set_key(const ga_device *d, build *b) {
     ga_cache_part parts[OPTIONS_MAX + 4];
     int n = 0;
     parts[n++] = (ga_cache_part){b->text, b->bytes};
-    parts[n++] = (ga_cache_part){&d->facts.nvrtc_version, sizeof d->facts.nvrtc_version};
-    parts[n++] = (ga_cache_part){&d->facts.driver_version, sizeof d->facts.driver_version};
+    if (d) {
+        parts[n++] = (ga_cache_part){&d->facts.nvrtc_version, sizeof d->facts.nvrtc_version};
+        parts[n++] = (ga_cache_part){&d->facts.driver_version, sizeof d->facts.driver_version};
+    }
     for (int i = 0; i < b->option_count; i++)
         parts[n++] = (ga_cache_part){b->options[i], strlen(b->options[i])};
     b->key = ga_cache_key_of(parts, n);
@@ -184,58 +189,148 @@ static int compile(ga_device *d, build *b, const char *file, ga_err *e) {
     return code;
 }
 
-/* A module from the cache that the driver refuses is compiled anew. */
-static int load_module(ga_device *d, build *b, const char *file, ga_err *e) {
-    int folder = ga_cache_open(), code = 0;
-    if (folder >= 0) b->image = ga_cache_read(folder, &b->key, &b->image_bytes);
-    if (b->image && d->cuda.cuModuleLoadData(&d->module, b->image) != CUDA_SUCCESS) {
-        free(b->image);
-        b->image = NULL;
-        d->module = NULL;
+static int load_image(ga_device *d, const build *b, ga_err *e) {
+    CUmodule module;
+    GA_TRY(ga_handles_reserve(&d->modules, e));
+    GA_TRY(ga_cuda_check(d, d->cuda.cuModuleLoadData(&module, b->image), "loading the kernels", e));
+    ga_handles_keep(&d->modules, module);
+    return 0;
+}
+
+static void drop_image(build *b) {
+    free(b->image);
+    b->image = NULL;
+}
+
+/* === parts of a text, compiled side by side ================================================================== */
+
+/* Parts of a text of kernels: those without an image are compiled, by threads that each take the next one. */
+typedef struct part_list {
+    ga_device *device;
+    const char *file;
+    build list[PARTS_MAX];
+    ga_err errors[PARTS_MAX];
+    int count, missing;
+    atomic_int next, code;
+} part_list;
+
+static void *compile_parts(void *arg) {
+    part_list *p = arg;
+    for (int i; (i = atomic_fetch_add(&p->next, 1)) < p->count;) {
+        if (p->list[i].image) continue;
+        const int code = compile(p->device, &p->list[i], p->file, &p->errors[i]);
+        if (code < 0) atomic_store(&p->code, code);
     }
-    if (!d->module) {
-        code = compile(d, b, file, e);
-        if (code == 0)
-            code = ga_cuda_check(d, d->cuda.cuModuleLoadData(&d->module, b->image),
-                                 "loading the kernels", e);
+    return NULL;
+}
+
+static int compile_all(part_list *p, ga_err *e) {
+    pthread_t threads[PARTS_MAX];
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int started = 0;
+    while (started < p->missing - 1 && started < cores - 1 &&
+           pthread_create(&threads[started], NULL, compile_parts, p) == 0)
+        started++;
+    compile_parts(p);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < p->count && e; i++)
+        if (p->errors[i].code) {
+            *e = p->errors[i];
+            break;
+        }
+    return atomic_load(&p->code);
+}
+
+/* Cuts the text of a build, whose architecture is set; an edited text is one part. keyed: whose versions of NVRTC and
+ * driver belong to the keys, or NULL. close_parts follows in any case. */
+static int open_parts(part_list *p, const build *whole, const ga_kernel_source *s, const ga_device *keyed, ga_err *e) {
+    p->file = s->file;
+    p->missing = p->count = whole->edited ? 1 : ga_kernel_parts(whole->text);
+    for (int i = 0; i < p->count; i++) {
+        build *b = &p->list[i];
+        *b = (build){.bytes = whole->bytes, .edited = whole->edited, .ptx = whole->ptx};
+        memcpy(b->architecture, whole->architecture, sizeof b->architecture);
+        b->text = ga_kernel_part(whole->text, whole->bytes, i, p->count);
+        if (!b->text) return ga_fail(e, GA_ENVIRONMENT, "out of host memory for the text of the kernels");
+        GA_TRY(set_options(b, s, e));
+        set_key(keyed, b);
+    }
+    return 0;
+}
+
+static void close_parts(part_list *p) {
+    for (int i = 0; i < p->count; i++) {
+        free(p->list[i].text);
+        drop_image(&p->list[i]);
+    }
+}
+
+/* Loads the parts that the cache has; one that the driver refuses is compiled anew. */
+static void load_cached(ga_device *d, part_list *p, int folder) {
+    for (int i = 0; i < p->count && folder >= 0; i++) {
+        build *b = &p->list[i];
+        b->image = ga_cache_read(folder, &b->key, &b->image_bytes);
+        if (b->image && load_image(d, b, NULL) < 0) drop_image(b);
+        b->loaded = b->image != NULL;
+        p->missing -= b->loaded;
+    }
+}
+
+static int load_parts(ga_device *d, part_list *p, ga_err *e) {
+    const int folder = ga_cache_open();
+    load_cached(d, p, folder);
+    int code = compile_all(p, e);
+    for (int i = 0; i < p->count && code == 0; i++) {
+        build *b = &p->list[i];
+        if (b->loaded) continue;
+        code = load_image(d, b, e);
         if (code == 0 && folder >= 0) ga_cache_write(folder, &b->key, b->image, b->image_bytes);
     }
     if (folder >= 0) close(folder);
     return code;
 }
 
+static int load_modules(ga_device *d, const build *whole, const ga_kernel_source *s, ga_err *e) {
+    part_list p = {.device = d};
+    int code = open_parts(&p, whole, s, d, e);
+    if (code == 0) code = load_parts(d, &p, e);
+    close_parts(&p);
+    return code;
+}
+
 /* === modules compiled before a start ======================================================================== */
 
-/* Sets architecture, options and key of a module for all devices of an architecture, whatever NVRTC made it. */
-static int describe_module(build *b, const ga_kernel_source *s, int arch, ga_err *e) {
-    ga_cache_part parts[OPTIONS_MAX + 1];
-    int n = 0;
+static void name_architecture(build *b, int arch) {
     snprintf(b->architecture, sizeof b->architecture, "--gpu-architecture=sm_%d%s", arch,
              arch >= 90 && is_specific(b) ? "a" : "");
-    b->option_count = 0;
-    GA_TRY(set_options(b, s, e));
-    parts[n++] = (ga_cache_part){b->text, b->bytes};
-    for (int i = 0; i < b->option_count; i++)
-        parts[n++] = (ga_cache_part){b->options[i], strlen(b->options[i])};
-    b->key = ga_cache_key_of(parts, n);
-    return 0;
 }
 
 static int open_modules(const char *path) {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Loads the device's module from the folder of the source, if there is one that the driver takes. */
-static int load_made(ga_device *d, build *b, const ga_kernel_source *s, ga_err *e) {
+/* Reads the modules of all parts; false: not all are there. */
+static bool read_modules(part_list *p, int folder) {
+    for (int i = 0; i < p->count; i++) {
+        build *b = &p->list[i];
+        b->image = ga_cache_read(folder, &b->key, &b->image_bytes);
+        if (!b->image) return false;
+    }
+    return true;
+}
+
+/* Loads the device's modules from the folder of the source, if all are there and the driver takes them. */
+static int load_made(ga_device *d, build *whole, const ga_kernel_source *s, ga_err *e) {
     const int folder = s->modules ? open_modules(s->modules) : -1;
+    part_list p = {.device = d};
     if (folder < 0) return 0;
-    const int code = describe_module(b, s, d->facts.arch, e);
-    if (code == 0) b->image = ga_cache_read(folder, &b->key, &b->image_bytes);
+    name_architecture(whole, d->facts.arch);
+    const int code = open_parts(&p, whole, s, NULL, e);
+    bool taken = code == 0 && read_modules(&p, folder);
     close(folder);
-    if (b->image && d->cuda.cuModuleLoadData(&d->module, b->image) != CUDA_SUCCESS) d->module = NULL;
-    if (!d->module) free(b->image);
-    if (!d->module) b->image = NULL;
-    b->option_count = 0;
+    for (int i = 0; i < p.count && taken; i++) taken = load_image(d, &p.list[i], NULL) == 0;
+    while (!taken && d->modules.count > 0) d->cuda.cuModuleUnload(d->modules.at[--d->modules.count]);
+    close_parts(&p);
     return code;
 }
 
@@ -255,56 +350,59 @@ static int keep_module(const build *b, const char *path, ga_err *e) {
     return 0;
 }
 
-static int make_module(ga_device *d, build *b, const ga_kernel_source *s, int arch, ga_err *e) {
+static int make_modules(ga_device *d, build *whole, part_list *p, const ga_kernel_source *s, int arch, ga_err *e) {
     GA_TRY(open_nvrtc(d, e));
-    GA_TRY(get_text(b, s, e));
-    GA_TRY(describe_module(b, s, arch, e));
-    GA_TRY(compile(d, b, s->file, e));
-    return keep_module(b, s->modules, e);
+    GA_TRY(get_text(whole, s, e));
+    name_architecture(whole, arch);
+    GA_TRY(open_parts(p, whole, s, NULL, e));
+    GA_TRY(compile_all(p, e));
+    for (int i = 0; i < p->count; i++) GA_TRY(keep_module(&p->list[i], s->modules, e));
+    return 0;
 }
 
 int ga_kernels_compile(const ga_kernel_source *s, const char *architecture, ga_err *e) {
     ga_device any = {.facts = {.driver_version = 13000}}; /* no device: any NVRTC will do */
-    build b = {0};
+    part_list p = {.device = &any};
+    build whole = {0};
     char *end = NULL;
     const long arch = strncmp(architecture, "sm_", 3) == 0 ? strtol(architecture + 3, &end, 10) : 0;
     if (arch < 50 || arch > 999 || (*end && strcmp(end, "a") != 0))
         return ga_fail(e, GA_INPUT, "--offline: \"%s\", expected an architecture such as sm_80 or sm_90a",
                        architecture);
-    const int code = make_module(&any, &b, s, (int)arch, e);
-    free(b.text);
-    free(b.image);
+    const int code = make_modules(&any, &whole, &p, s, (int)arch, e);
+    close_parts(&p);
+    free(whole.text);
     return code;
 }
 
-static int prepare(ga_device *d, build *b, const ga_kernel_source *s, ga_err *e) {
-    GA_TRY(get_text(b, s, e));
-    GA_TRY(load_made(d, b, s, e));
-    if (d->module) return 0;
+static int prepare(ga_device *d, build *whole, const ga_kernel_source *s, ga_err *e) {
+    GA_TRY(get_text(whole, s, e));
+    GA_TRY(load_made(d, whole, s, e));
+    if (d->modules.count > 0) return 0;
     GA_TRY(open_nvrtc(d, e));
-    GA_TRY(choose_architecture(d, b, e));
-    GA_TRY(set_options(b, s, e));
-    set_key(d, b);
-    return load_module(d, b, s->file, e);
+    GA_TRY(choose_architecture(d, whole, e));
+    return load_modules(d, whole, s, e);
 }
 
 int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *kernels, ga_err *e) {
     build b = {0};
-    if (d->module) return ga_fail(e, GA_BUG, "kernels are loaded once per device");
+    if (d->modules.count > 0) return ga_fail(e, GA_BUG, "kernels are loaded once per device");
     int code = prepare(d, &b, s, e);
     free(b.text);
-    free(b.image);
     GA_TRY(code);
-    for (int i = 0; i < s->name_count; i++)
-        if (d->cuda.cuModuleGetFunction(&kernels[i], d->module, s->names[i]) != CUDA_SUCCESS)
-            return ga_fail(e, b.edited ? GA_INPUT : GA_BUG, "%s: has no kernel %s", s->file,
-                           s->names[i]);
+    for (int i = 0; i < s->name_count; i++) {
+        kernels[i] = ga_device_kernel(d, s->names[i]);
+        if (!kernels[i])
+            return ga_fail(e, b.edited ? GA_INPUT : GA_BUG, "%s: has no kernel %s", s->file, s->names[i]);
+    }
     return 0;
 }
 
 ga_kernel ga_device_kernel(ga_device *d, const char *name) {
-    ga_kernel k = NULL;
-    return d->cuda.cuModuleGetFunction(&k, d->module, name) == CUDA_SUCCESS ? k : NULL;
+    ga_kernel k;
+    for (int i = 0; i < d->modules.count; i++)
+        if (d->cuda.cuModuleGetFunction(&k, d->modules.at[i], name) == CUDA_SUCCESS) return k;
+    return NULL;
 }
 
 int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e) {

@@ -1,7 +1,8 @@
 /* device_nccl.h: collectives on device memory, in stream order; a graph may capture them. NCCL is
- * opened for two or more ranks only; with one rank a sum is the value itself. The device's counters
- * count them. All ranks make the same calls in the same order. NCCL connects the ranks at the first
- * collective of a kind and size, which must not be in a capture. */
+ * opened for two or more ranks only; with one rank a sum is the value itself. Each list of a group of comm.h has a
+ * communicator of its own; an exchange names its group. The device's counters count collectives, as those of comm.h do.
+ * All ranks make the same calls in the same order. NCCL connects the ranks at the first collective of a kind and size,
+ * which must not be in a capture. */
 #ifndef GA_DEVICE_NCCL_H
 #define GA_DEVICE_NCCL_H
 #include "ranks/comm.h"
@@ -9,7 +10,7 @@
 
 typedef struct ga_nccl ga_nccl;
 
-/* Collective over `comm` (of any comm_*.c); only open and ga_nccl_close use comm. */
+/* Collective over `comm` (of any comm_*.c), behind ga_comm_divide; only open and ga_nccl_close use comm. */
 int ga_nccl_open(ga_nccl **out, ga_device *d, ga_comm *comm, ga_err *e);
 /* Collective. Releases the device's graphs first: NCCL waits for ever for graphs that use its
  * communicator. NULL is allowed. */
@@ -24,6 +25,9 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, g
 int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e);
 /* The same of a GA_ALL_GATHER whose own cut lies elsewhere, at `own`. */
 int ga_nccl_gather(ga_nccl *c, ga_cuda_stream s, ga_address values, ga_address own, const ga_exchange *x, ga_err *e);
+
+/* Gathers n elements of each rank, in the order of the ranks: all has them, and this rank's own are in their place. */
+int ga_nccl_gather_equal(ga_nccl *c, ga_cuda_stream s, ga_address all, size_t n, ga_dtype t, ga_err *e);
 
 /* Sums n doubles in place; of the last `largest` of them each becomes the largest of the ranks. Counted without
  * bytes. */

@@ -36,13 +36,25 @@ struct ga_device {
     void *cuda_library, *nvrtc_library;
     CUdevice device;
     CUcontext context;
-    CUmodule module;
     bool capturing;
     ga_tally captured;
     ga_device_facts facts;
     ga_device_counters counters;
-    ga_handles arenas, pinned, streams, events, graphs;
+    ga_handles modules, arenas, pinned, streams, events, graphs;
 };
+
+/* Makes room for one more handle. Called before the handle is made, so that none leaks if memory is short. */
+int ga_handles_reserve(ga_handles *h, ga_err *e);
+/* Stores a handle in the place that ga_handles_reserve made. */
+void ga_handles_keep(ga_handles *h, void *handle);
+
+enum { GA_KERNEL_PARTS_MAX = 16 };
+
+/* Into how many parts a text of kernels is cut, which are compiled side by side: by its number of kernels alone, so that
+ * the same text has the same entries in the cache on each machine. GAGEN_KERNEL_PARTS says another number. */
+int ga_kernel_parts(const char *text);
+/* A copy of the text in which the kernels of all other parts are blank, line by line. NULL: no memory. */
+char *ga_kernel_part(const char *text, size_t bytes, int part, int parts);
 
 /* Opens the first of `sonames` (NULL-ended) that can be opened, by the loader or from lib64 of CUDA_HOME and
  * /usr/local/cuda, and fills `functions` by name. The message names the missing library or function, and ends

@@ -224,6 +224,7 @@ static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
         return 0;
     }
     *usable = true;
+    GA_TRY(ga_device_arena(t->device, t->parts_bytes, &t->parts, e));
     GA_TRY(ga_device_event(t->device, &u->from, e));
     return ga_device_event(t->device, &u->to, e);
 }

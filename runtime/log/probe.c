@@ -98,9 +98,11 @@ void ga_probe_begin(ga_probe *p) {
 }
 
 void ga_probe_end(ga_probe *p, int kernel) {
-    if (!p || !p->c.profile) return;
+    if (p && p->c.profile) ga_probe_took(p, kernel, ga_clock() - p->begun);
+}
+
+void ga_probe_took(ga_probe *p, int kernel, double seconds) {
     ga_probe_use *u = &p->use[kernel];
-    const double seconds = ga_clock() - p->begun;
     if (u->calls++ == 0 || seconds < u->least) u->least = seconds;
     u->seconds += seconds;
 }

@@ -46,6 +46,9 @@ int ga_probe_micro(ga_probe *p, int64_t cycle, int64_t micro, int k, ga_err *e);
 void ga_probe_begin(ga_probe *p);
 void ga_probe_end(ga_probe *p, int kernel);
 
+/* Counts a call of a kernel that took so long by another clock. */
+void ga_probe_took(ga_probe *p, int kernel, double seconds);
+
 /* Whether results are to be passed to ga_probe_see; false after the first non-finite one. NULL allowed. */
 bool ga_probe_wants(const ga_probe *p);
 

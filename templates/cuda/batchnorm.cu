@@ -241,7 +241,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
-//@ batchnorm_dx(fn, params, source, threads, shape, sums, out, adds, store)
+//@ batchnorm_dx(fn, params, source, threads, shape, sums, out, adds, n, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, for $(shape.C) channels of $(shape.S) elements, in groups
  * of $(shape.rows) rows
 //% if shape.parts then
@@ -257,7 +257,7 @@ GA_KERNEL($threads, 3) $fn($params) {
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     const int c = plane * WIDE, at = group * C + c;
-    const real n = (real)ROWS * S;
+    const real n = $n;
     real middle[WIDE], factor[WIDE], average[WIDE], slope[WIDE];
 //% if shape.parts then
     $(sums_of_parts { shape = shape, threads = threads, sums = sums })
@@ -327,6 +327,49 @@ if (group == 0 && part == 0) {
 }
 //% end
 
+//@ batchnorm_join(fn, params, source, threads, C, n, eps, sqrt)
+/* $fn: average and variance of $C channels over the rows of all ranks, each of which
+ * has $n values of a channel; count: how many all have. In evaluation, the running ones that it gets.
+ * all: of each rank the averages, the variances, the count. Values a and b together have, with d = mean_b - mean_a:
+ *   mean = mean_a + d n_b / n,  variance = (n_a variance_a + n_b variance_b) / n + d^2 n_a n_b / n^2
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, NUMBERS = 2 * C + 1 };
+    const bool joins = micro->training;
+    for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
+        double middle = joins ? all[c] : own_mean[c], spread = joins ? all[C + c] : own_var[c];
+        double n = joins ? all[2 * C] : $n;
+        for (int rank = 1; joins && rank < ranks; rank++) {
+            const double *its = all + (ga_int64)rank * NUMBERS;
+            const double apart = its[c] - middle, before = n, more = its[2 * C];
+            n = before + more;
+            middle += apart * (more / n);
+            spread = (before * spread + more * its[C + c]) / n;
+            spread += apart * apart * (before / n) * (more / n);
+        }
+        mean[c] = (real)middle;
+        var[c] = (real)spread;
+        rstd[c] = 1 / $sqrt((real)spread + $eps);
+        if (c == 0) count[0] = (real)n;
+    }
+}
+
+//@ batchnorm_join_sums(fn, params, source, threads, C)
+/* $fn: two sums of each of $C channels over all ranks, in their order
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C };
+    for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
+        double level = all[c], lever = all[C + c];
+        for (int rank = 1; rank < ranks; rank++) {
+            level += all[(ga_int64)rank * (2 * C) + c];
+            lever += all[(ga_int64)rank * (2 * C) + C + c];
+        }
+        sum[c] = (real)level;
+        moment[c] = (real)lever;
+    }
+}
+
 //@ batchnorm_collect(fn, params, source, threads, C, groups)
 /* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier
  * micro-steps joined with $groups more groups
@@ -370,12 +413,15 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased)
+//@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased, joined)
 /* $fn: in training, the running statistics of $C channels moved by those of $groups groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups };
     if (!micro->training) return;
+//% if joined then
+    const real unbiased = (real)((double)count[0] / ((double)count[0] - 1));
+//% end
     for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
         for (int g = 0; g < GROUPS; g++) {
             running_mean[c] = $rest * running_mean[c] + $momentum * mean[g * C + c];

@@ -50,21 +50,42 @@ s->loss = losses / s->weight;
 const double mean = s->weight > 0 ? s->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ sum_up(totals)
+//@ sum_up(totals, ranks, by_sum, shares)
+//% if shares then
+/* The factor that turns a sum over this rank's list of a group, times the mean's factor over all ranks, into the mean
+ * over the list. */
+GA_DEVICE double share_of(const step *s, int group) {
+//% if by_sum then
+    return (double)$ranks / s->list_ranks[group - 1];
+//% else
+    const double weight = s->small[SMALL_LISTS + s->lists[group - 1]];
+    return weight > 0 ? s->weight / weight : 0;
+//% end
+}
+
+//% end
 /* sum_up: the sums of the cycle, by which the gradient is divided before it is changed. */
 GA_KERNEL(32) sum_up(step *s) {
     if (threadIdx.x != 0) return;
     $totals
     s->mean = (real)mean;
+//% if shares then
+    real *share = s->share;
+    $shares
+//% end
 }
 
-//@ small_values()
+//@ small_values(lists)
 /* small_values: this rank's part of a small sum over the ranks; the host adds SMALL_STOP. */
 GA_KERNEL(32) small_values(step *s) {
     if (threadIdx.x != 0) return;
     s->small[SMALL_LOSS] = s->sums[SUM_LOSS];
     s->small[SMALL_WEIGHT] = s->sums[SUM_WEIGHT];
     s->small[SMALL_ROWS] = s->sums[SUM_ROWS];
+//% if lists > 0 then
+    for (int i = SMALL_LISTS; i < SMALL_NONFINITE; i++) s->small[i] = 0;
+    for (int k = 0; k < $lists; k++) s->small[SMALL_LISTS + s->lists[k]] = s->sums[SUM_WEIGHT];
+//% end
 }
 
 //@ own_norms(threads, largest)
@@ -93,6 +114,16 @@ GA_KERNEL($threads) own_norms(step *s, const double *partials) {
     }
     bad = ga_block_sum(bad, scratch);
     if (threadIdx.x == 0) s->small[SMALL_NONFINITE] = bad;
+}
+
+//@ give_statistics(threads)
+/* give_statistics: two numbers of each channel, and how many values of a channel this rank has, unless it is 0. */
+GA_KERNEL($threads) give_statistics(double *own, const real *first, const real *second, int channels, double values) {
+    const ga_int64 c = ga_thread_first();
+    if (c >= channels) return;
+    own[c] = first[c];
+    own[channels + c] = second[c];
+    if (c == 0 && values > 0) own[2 * channels] = values;
 }
 
 //@ take_part(threads)

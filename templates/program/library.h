@@ -86,10 +86,7 @@ int $(name)_cycle($name *m, ga_err *e);
 double $(name)_lr(const $name *m, int group, int64_t update);
 int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
 
-//% if grouped then
-/* Here there can be none, since groups of ranks have different gradients; the spec's handlers may have functions of g
- * and w. GA_INPUT. */
-//% elseif not handles then
+//% if not handles then
 /* Here there can be none, since no rank has whole gradients: GA_INPUT. */
 //% elseif half_sums then
 /* Called at boundaries only, by one thread: mean gradients as bf16, the upper 16 bits of an f32, before clipping, in
@@ -97,6 +94,10 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
 //% else
 /* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
  * before clipping, in place; their weight is one more small sum. A negative return ends the step. NULL: none. */
+//% end
+//% if grouped then
+/* A rank sees what its update takes: the mean or the sum over its own list, by the spec's handlers. All ranks set one, or
+ * none, and those of a list change a gradient alike. */
 //% end
 //% if scattered and handles then
 /* Each rank has the sums of its own part of the gradients, and gathers all of them for a handler: so all ranks set one,

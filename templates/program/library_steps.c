@@ -86,21 +86,50 @@ int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
     return f ? GA_INPUT : 0;
 }
 
-//@ handler(name, half_sums, scattered, by_sum, divisor)
+//@ handler(name, half_sums, scattered, by_sum, divisor, groups, handlers)
 int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
     p->handler = f;
     p->context = context;
     return 0;
 }
 
-static void multiply_gradient(model *m, double by) {
+/* Multiplies elements of the gradient. */
+static void multiply_run(model *m, int64_t from, int64_t n, double by) {
     if (by == 1) return;
 //% if half_sums then
-    for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] = bf16_narrow((float)(bf16_widen(m->flat_g[i]) * by));
+    for (int64_t i = from; i < from + n; i++) m->flat_g[i] = bf16_narrow((float)(bf16_widen(m->flat_g[i]) * by));
 //% else
-    for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] = (real)(m->flat_g[i] * by);
+    for (int64_t i = from; i < from + n; i++) m->flat_g[i] = (real)(m->flat_g[i] * by);
 //% end
 }
+
+//% if groups > 0 then
+/* Multiplies the gradient by the factor of the mean and the share of each bucket's handler, or divides it again. */
+static void multiply_gradient(model *m, double mean, bool back) {
+    static const int HANDLERS[] = {$handlers}; /* of each bucket; -1: it has no gradient */
+    for (int i = 0; i < m->division.count; i++) {
+        const ga_bucket *b = &m->division.buckets[i];
+        const double by = HANDLERS[i] < 0 ? 1 : mean * m->step.share[HANDLERS[i]];
+        if (by != 0) multiply_run(m, b->offset, b->n, back ? 1 / by : by);
+    }
+}
+
+//% if not by_sum then
+/* The shares of handlers follow from the weights of the lists of ranks. */
+static int share_gradient(model *m, double weight, ga_err *e) {
+    double *lists = m->step.small + SMALL_LISTS;
+    const int count = SMALL_NONFINITE - SMALL_LISTS;
+    for (int i = 0; i < count; i++) lists[i] = 0;
+    for (int k = 1; k <= $groups; k++) lists[ga_comm_list(m->comm, k)] = m->sums[SUM_WEIGHT];
+    GA_TRY(ga_comm_small(m->comm, lists, (size_t)count, 0, e));
+    m->step.weight = weight;
+    set_shares(m);
+    return 0;
+}
+//% end
+//% else
+static void multiply_gradient(model *m, double mean, bool back) { multiply_run(m, 0, TRAINED, back ? 1 / mean : mean); }
+//% end
 
 /* Worker 0: the handler sees the mean gradient, which has been divided by the weight of a full cycle until now, and
  * is left so. */
@@ -111,14 +140,20 @@ static int handle($name *p, ga_err *e) {
 //% end
 //% if by_sum then
     const double mean = 1$divisor;
+//% if groups > 0 then
+    set_shares(m);
+//% end
 //% else
     double weight = m->sums[SUM_WEIGHT];
     GA_TRY(ga_comm_all_reduce(m->comm, &weight, 1, GA_F64, e));
     const double mean = weight > 0 ? m->nominal / weight$divisor : 1;
+//% if groups > 0 then
+    GA_TRY(share_gradient(m, weight, e));
 //% end
-    multiply_gradient(m, mean);
+//% end
+    multiply_gradient(m, mean, false);
     const int code = p->handler(p->context, p->gradients, p->tensors, e);
-    multiply_gradient(m, 1 / mean);
+    multiply_gradient(m, mean, true);
     return code < 0 ? code : 0;
 }
 

@@ -178,7 +178,7 @@ static const ga_group GROUPS[] = {
 
 static int open_groups(model *m, ga_err *e) { return ga_comm_divide(m->comm, GROUPS, $count, e); }
 
-//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, grouped, groups, numbers)
+//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, grouped, groups, numbers, device)
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel, how it is divided over the ranks. */
 static const ga_bucket BUCKETS[] = {
@@ -215,7 +215,12 @@ static int open_division(model *m, ga_err *e) {
 //% end
 //% if numbers > 0 then
     const size_t statistics = sizeof(double) * $numbers * (size_t)ga_comm_size(m->comm); /* of all ranks */
+//% if device then
+    m->statistics_bytes = (statistics + 4095) / 4096 * 4096;
+    GA_TRY(ga_device_arena(m->device, m->statistics_bytes, &m->device_memory[DEVICE_STATISTICS], e));
+//% else
     GA_TRY(ga_arena_open_for(&m->memory[ARENA_STATISTICS], "statistics", statistics, e));
+//% end
 //% end
     $(name)_model_cut(m);
     return 0;

@@ -105,14 +105,17 @@ static int stored(model *m, int tensor, void *room, ga_address at, ga_err *e) {
     return ga_device_download(m->device, room, at, (size_t)RESULTS[tensor].n * size, e);
 }
 
+/* The time of a kernel is that between two events of its stream, which the device itself takes. */
 static void probe_begin(queue *q, model *m) {
-    if (m->probe && q->code == 0) q->code = ga_device_sync(q->device, q->stream, q->e);
-    ga_probe_begin(m->probe);
+    if (m->probe && q->code == 0) q->code = ga_device_record(q->device, m->probed[0], q->stream, q->e);
 }
 
 static void probe_end(queue *q, model *m, int kernel) {
-    if (m->probe && q->code == 0) q->code = ga_device_sync(q->device, q->stream, q->e);
-    ga_probe_end(m->probe, kernel);
+    float ms = 0;
+    if (!m->probe || q->code < 0) return;
+    q->code = ga_device_record(q->device, m->probed[1], q->stream, q->e);
+    if (q->code == 0) q->code = ga_device_elapsed(q->device, m->probed[0], m->probed[1], &ms, q->e);
+    if (q->code == 0) ga_probe_took(m->probe, kernel, 1e-3 * ms);
 }
 
 /* Behind a call of `function` in iteration l, which wrote to the places `at`. */
@@ -174,8 +177,11 @@ static void probe_results(ga_worker *w, model *m, int call, const char *function
      probe_results(w, m, __COUNTER__ - FIRST_CALL, function, l, (const void *const[]){__VA_ARGS__}))
 #define TIMED(kernel, call) (probe_begin(w, m), call, probe_end(w, m, kernel), ga_barrier(w))
 
-//@ functions(name, macros, watched)
+//@ functions(name, macros, watched, device)
 int $(name)_probe_open(model *m, const ga_options *o, ga_err *e) {
+//% if device then
+    for (int i = 0; i < 2; i++) GA_TRY(ga_device_event(m->device, &m->probed[i], e));
+//% end
     return ga_probe_open(&m->probe, &(ga_probe_config){
         .kernels = KERNEL_PROBES, .kernel_count = PROBED_KERNELS, .tensors = RESULTS,
         .tensor_count = RESULT_COUNT, .dumped = DUMPED_RESULTS, .dtype = REAL, .dump = o->dump,

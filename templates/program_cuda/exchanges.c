@@ -1,6 +1,6 @@
 // exchanges: the parts of step.c in which ranks exchange, from device memory to device memory, in stream order.
 
-//@ buckets(overlap)
+//@ buckets(overlap, grouped)
 //% if overlap then
 /* Starts the sum of a bucket over the ranks, beside the rest of the backward pass. Only the last micro-step of a cycle
  * does. */
@@ -10,8 +10,13 @@
 static void bucket_start(queue *q, model *m, int i) {
     const ga_bucket *b = &m->division.buckets[i];
     const ga_address values = m->device_g + sizeof(real) * (size_t)b->offset;
+//% if grouped then
+    const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
+                             .wire = REAL, .group = m->division.groups[i]};
+//% else
     const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
                              .wire = REAL};
+//% end
     order(q, m->forked, q->stream, m->reducing);
     if (q->code == 0) q->code = ga_nccl_exchange(m->nccl, m->reducing, values, &sum, q->e);
 //% if not overlap then
@@ -106,7 +111,32 @@ static void parameters_gather(queue *q, model *m) {
     }
 }
 
-//@ connect(sharded)
+//@ statistics(sizes)
+/* Gathers two numbers of each channel from all ranks and, unless it is 0, how many values of a channel this rank has.
+ * Returns where they are, those of each rank behind each other. */
+static ga_address gather_statistics(queue *q, model *m, ga_address first, ga_address second, int channels,
+                                    double values) {
+    const ga_address all = m->device_memory[DEVICE_STATISTICS];
+    const size_t n = 2 * (size_t)channels + (values > 0);
+    if (q->evaluates) return all;
+    give_statistics(q, all + sizeof(double) * n * (size_t)ga_nccl_rank(m->nccl), first, second, channels, values);
+    order(q, m->forked, q->stream, m->reducing); /* all exchanges have one order */
+    if (q->code == 0) q->code = ga_nccl_gather_equal(m->nccl, m->reducing, all, n, GA_F64, q->e);
+    order(q, m->joined, m->reducing, q->stream);
+    return all;
+}
+
+/* Makes the gathers of a micro-step once. */
+static int connect_statistics(model *m, ga_err *e) {
+    static const size_t SIZES[] = {$sizes};
+    const ga_address all = m->device_memory[DEVICE_STATISTICS];
+    GA_TRY(ga_device_fill(m->device, m->stream, all, 0, m->statistics_bytes, e));
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
+        GA_TRY(ga_nccl_gather_equal(m->nccl, m->stream, all, SIZES[i], GA_F64, e));
+    return 0;
+}
+
+//@ connect(sharded, grouped, statistics)
 /* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at
  * the first one of a kind and size, and could not in a capture. */
 static int connect_ranks(model *m, ga_err *e) {
@@ -115,17 +145,25 @@ static int connect_ranks(model *m, ga_err *e) {
     for (int i = 0; i < m->division.count; i++) {
         const ga_bucket *b = &m->division.buckets[i];
         const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
+//% if grouped then
+        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
+                                 .type = REAL, .wire = REAL, .group = m->division.groups[i]};
+//% else
         const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
                                  .type = REAL, .wire = REAL};
+//% end
         GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &sum, e));
     }
 //% if sharded then
     parameters_gather(&q, m);
 //% end
+//% if statistics then
+    GA_TRY(connect_statistics(m, e));
+//% end
     return q.code < 0 ? q.code : ga_nccl_sync(m->nccl, m->stream, e);
 }
 
-//@ connect_parts(collected)
+//@ connect_parts(collected, statistics)
 /* Makes each collective of a cycle once, on zeros: NCCL connects the ranks at the first one of a kind and size, and
  * could not in a capture. */
 static int connect_ranks(model *m, ga_err *e) {
@@ -149,6 +187,9 @@ static int connect_ranks(model *m, ga_err *e) {
         GA_TRY(ga_device_fill(m->device, m->stream, values, 0, sizeof(real) * (size_t)b->n, e));
         GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &all, e));
     }
+//% if statistics then
+    GA_TRY(connect_statistics(m, e));
+//% end
     return ga_nccl_sync(m->nccl, m->stream, e);
 }
 

@@ -39,7 +39,7 @@ int $(name)_model_load_kernels(model *m, ga_err *e) {
     char folder[4000];
     GA_TRY(ga_program_folder(folder, sizeof folder, e));
     m->twins = (ga_twins){.device = m->device, .stream = m->stream, .kernels = m->kernels, .list = TWIN_LIST,
-                          .states = m->twin_states, .count = TWINS, .parts = m->device_memory[DEVICE_PARTS]};
+                          .states = m->twin_states, .count = TWINS, .parts_bytes = PARTS_BYTES};
     return ga_twins_open(&m->twins, folder, &source, m->comm, e);
 //% else
     return 0;

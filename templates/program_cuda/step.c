@@ -1,6 +1,6 @@
 // step: step.c, where the host sends the calls of kernels to a device.
 
-//@ head(header, sharing, twins)
+//@ head(header, sharing, twins, statistics)
 $header
 #include "model.h"
 
@@ -20,13 +20,16 @@ typedef struct queue {
 //% end
     int code;
     ga_err *e;
+//% if statistics then
+    bool evaluates; /* no training: ranks have other numbers of batches, and gather nothing */
+//% end
 } queue;
 
 static queue queue_of(model *m, ga_err *e) {
 //% if twins then
-    return (queue){m->device, m->stream, m->kernels, &m->twins, 0, e};
+    return (queue){.device = m->device, .stream = m->stream, .kernels = m->kernels, .twins = &m->twins, .e = e};
 //% else
-    return (queue){m->device, m->stream, m->kernels, 0, e};
+    return (queue){.device = m->device, .stream = m->stream, .kernels = m->kernels, .e = e};
 //% end
 }
 
@@ -56,7 +59,12 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
 }
 
-//@ includes()
+//@ includes(statistics)
+//% if statistics then
+static ga_address gather_statistics(queue *q, model *m, ga_address first, ga_address second, int channels,
+                                    double values);
+
+//% end
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
@@ -283,12 +291,15 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
 
 int $(name)_model_boundary(model *m, ga_err *e) { return commit(m, e); }
 
-//@ evaluations(name, chunked)
+//@ evaluations(name, chunked, statistics)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
     queue q = queue_of(m, e);
     GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
+//% if statistics then
+    q.evaluates = true;
+//% end
     evaluate(&q, m, &b);
     GA_TRY(q.code);
     return finish_all(m, e);
@@ -300,6 +311,9 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
     const batch b = batch_of(at);
     queue q = queue_of(m, e);
     GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
+//% if statistics then
+    q.evaluates = true;
+//% end
     forward(&q, m, &b);
     GA_TRY(q.code);
     return finish_all(m, e);
@@ -322,7 +336,7 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel, split)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists)
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);
@@ -333,6 +347,12 @@ int $(name)_model_push_step(model *m, ga_err *e) {
 //% end
     s->update = m->count.update;
     s->cycle = m->count.cycle;
+//% if lists > 0 then
+    for (int k = 1; k <= $lists; k++) {
+        s->lists[k - 1] = ga_comm_list(m->comm, k);
+        s->list_ranks[k - 1] = ga_comm_group_size(m->comm, k);
+    }
+//% end
     return ga_device_upload(m->device, m->block, s, sizeof *s, e);
 }
 

@@ -31,6 +31,7 @@ $(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) $(DEVICE_SHIM)
 
 # -- the probe: a program of the runtime that the tests run on the device library
 DEVICE_RUNTIME := $(addprefix runtime/,files/sha256.c device/device.c device/device_kernels.c device/device_cache.c \
+                    device/kernel_parts.c \
                     device/device_nccl.c ranks/agree.c ranks/exchange.c ranks/rendezvous.c ranks/comm_nccl.c \
                     ranks/pulse.c ranks/launcher.c \
                     base/arena.c base/ga.c)
@@ -48,7 +49,7 @@ $(DEVICE_OUT)/probe: tests/device/probe/probe.c $(DEVICE_RUNTIME) $(DEVICE_OUT)/
 	$(Q)$(CC) $(DEVICE_CFLAGS) -DGA_KERNELS='"$(DEVICE_OUT)/kernels.cu"' tests/device/probe/probe.c \
 	    $(DEVICE_RUNTIME) -o $@ -ldl -lm -lpthread
 
-$(DEVICE_OUT)/nvrtc_check: tests/nvrtc/nvrtc_check.c runtime/device/cuda_abi.h
+$(DEVICE_OUT)/nvrtc_check: tests/nvrtc/nvrtc_check.c $(DEVICE_RUNTIME) $(wildcard runtime/*/*.h)
 	@mkdir -p $(DEVICE_OUT)
 	@echo "CC $@"
-	$(Q)$(CC) $(DEVICE_CFLAGS) $< -o $@ -ldl
+	$(Q)$(CC) $(DEVICE_CFLAGS) $< $(DEVICE_RUNTIME) -o $@ -ldl -lm -lpthread

@@ -38,7 +38,7 @@ enum Error {  // numbers of cuda.h
 };
 
 struct Switches {  // read from the environment when the library is loaded
-    bool check, lazy;
+    bool check, lazy, clock;
     unsigned seed;  // 0: no shuffling
     int arch, count, driver;  // driver: the CUDA that it is for, 13000 = 13.0
     int nccl, nccl_fails;     // its version; the collective at which it fails, 0: none
@@ -83,6 +83,7 @@ struct Operation {
     std::function<void()> run;
     std::vector<std::shared_ptr<Operation>> waits_for;
     bool done = false;
+    double ended = 0;  // seconds(), once it is done
     std::string what;
     Clock clock;      // the operations that happened before it, and itself
     uint32_t launch;  // number of the operation, for the checker

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <tuple>
@@ -43,6 +44,8 @@ struct Shared {
 };
 struct ncclComm : Communicator {
     int ranks, rank, error;
+    std::string name;  // of the shared memory
+    int splits = 0;
     std::set<std::tuple<int, unsigned, unsigned, int, size_t>> connected;  // kind, type, operation, root, elements
     int made = 0;                                                          // collectives
     Shared *shared;
@@ -143,9 +146,11 @@ bool agree(ncclComm &c, const Call &k) {
     return meet(c);
 }
 
-// A line for each collective of rank 0, in the order in which they are made: how it was sent, kind, elements.
+// A line for each collective of the process of rank 0, in the order in which they are made: how it was sent, kind, elements.
 void note_collective(const ncclComm &c, const Call &k) {
-    FILE *f = c.rank || switches.collectives.empty() ? nullptr : fopen(switches.collectives.c_str(), "a");
+    const char *rank = getenv("RANK");
+    const bool notes = !switches.collectives.empty() && (rank ? atoi(rank) : c.rank) == 0;
+    FILE *f = notes ? fopen(switches.collectives.c_str(), "a") : nullptr;
     if (!f) return;
     fprintf(f, "%s %s %zu\n", k.in_graph ? "graph" : "alone", collective_names[(int)k.kind], k.n);
     fclose(f);
@@ -248,12 +253,32 @@ ENTRY int ncclCommInitRank(ncclComm **out, int ranks, ncclUniqueId id, int rank)
     c->ranks = ranks;
     c->rank = rank;
     c->error = NCCL_SUCCESS;
+    c->name = id.name;
     c->shared = (Shared *)p;
     c->mapped = bytes;
     bool met = meet(*c);
     if (rank == 0 || !met) shm_unlink(id.name);
     *out = c;
     return met ? NCCL_SUCCESS : NCCL_REMOTE;
+}
+// The ranks of one color become a communicator, in the order of their keys; color -1: this rank is in none.
+ENTRY int ncclCommSplit(ncclComm *all, int color, int key, ncclComm **out, void *) {
+    *out = nullptr;
+    if (color < -1 || capturing()) return NCCL_INVALID_USAGE;
+    all->shared->signature[all->rank] = (uint64_t)(uint32_t)color << 32 | (uint32_t)key;
+    if (!meet(*all)) return NCCL_REMOTE;
+    int ranks = 0, rank = 0;
+    for (int r = 0; r < all->ranks; r++) {
+        const int its_color = (int)(all->shared->signature[r] >> 32), its_key = (int)all->shared->signature[r];
+        if (its_color != color) continue;
+        ranks++;
+        rank += its_key < key || (its_key == key && r < all->rank);
+    }
+    if (!meet(*all)) return NCCL_REMOTE;
+    const std::string name = all->name + "-" + std::to_string(all->splits++) + "-" + std::to_string(color);
+    ncclUniqueId id = {};
+    snprintf(id.name, sizeof id.name, "%s", name.c_str());
+    return color < 0 ? NCCL_SUCCESS : ncclCommInitRank(out, ranks, id, rank);
 }
 ENTRY int ncclCommDestroy(ncclComm *c) {
     if (graph_holds(c)) {

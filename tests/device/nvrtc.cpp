@@ -238,10 +238,8 @@ int copy_out(const std::string &from, char *to) {
 
 }  // namespace
 
-uint64_t device::image_stamp() {
-    static uint64_t stamp = 0;
-    if (stamp) return stamp;
-    stamp = 0xcbf29ce484222325ull + switches.check;
+static uint64_t new_stamp() {
+    uint64_t stamp = 0xcbf29ce484222325ull + switches.check;
     for (const std::string &path :
          {own_path(), own_folder() + "/shim.h", own_folder() + "/ptx.h", own_folder() + "/kernel_abi.h"}) {
         std::string text = read_file(path) + std::string(8, 0);
@@ -252,6 +250,11 @@ uint64_t device::image_stamp() {
             stamp ^= stamp >> 29;
         }
     }
+    return stamp;
+}
+
+uint64_t device::image_stamp() {
+    static const uint64_t stamp = new_stamp();  // once, also if threads compile side by side
     return stamp;
 }
 

@@ -27,6 +27,7 @@ Switches read_switches() {
     Switches s;
     s.check = number("GAGEN_DEVICE_CHECK", 0) != 0;
     s.lazy = number("GAGEN_DEVICE_LAZY", 0) != 0;
+    s.clock = number("GAGEN_DEVICE_CLOCK", 0) != 0;
     s.seed = (unsigned)number("GAGEN_DEVICE_SEED", 0);
     s.arch = (int)number("GAGEN_DEVICE_ARCH", 90);
     s.count = (int)number("GAGEN_DEVICE_COUNT", 8);

@@ -50,6 +50,7 @@ void run(const OperationPointer &o) {
     if (o->run && !failed()) o->run();
     current_operation = nullptr;
     o->done = true;
+    o->ended = seconds();
     o->run = nullptr;
     o->waits_for.clear();
 }

@@ -2,46 +2,64 @@
 -- is possible.
 local cover = {}
 
--- Numbers of the combinations of `size` values of different dimensions in a case; choice: the numbers of its values.
-local function combinations(dimensions, choice, size)
-    local list = {}
-    local function add_from(first, number, left)
-        if left == 0 then
-            list[#list + 1] = number
-            return
-        end
-        for i = first, #dimensions - left + 1 do add_from(i + 1, number * 256 + i * 16 + choice[i], left - 1) end
-    end
-    add_from(1, 0, size)
-    return list
+local function case_of(dimensions, choice)
+    local case = {}
+    for i, d in ipairs(dimensions) do case[d[1]] = d[1 + choice[i]] end
+    return case
 end
 
---- Cases that meet each possible combination of `size` values once: the next case is the one of some candidates, drawn by
--- a fixed rule, that meets the most new combinations.
+--- Cases that meet each possible combination of `size` values once: the next case is the one of some candidates that meets
+-- the most new combinations. A candidate is drawn by a fixed rule; then each of its values is the one that meets the most.
 function cover.cases(dimensions, fits, size, candidates)
-    local list, met, state = {}, {}, 1
+    local list, met, state, count = {}, {}, 1, #dimensions
     local function draw(n)
         state = (state * 1103515245 + 12345) % 2147483648
         return state // 65536 % n + 1
     end
+    -- How many combinations of these values and of `left` dimensions from `first` on, without `with`, are new.
+    local function gain_of(choice, number, first, left, with)
+        if left == 0 then return met[number] and 0 or 1 end
+        local new = 0
+        for i = first, count - left + 1 do
+            if i ~= with then new = new + gain_of(choice, number * 256 + i * 16 + choice[i], i + 1, left - 1, with) end
+        end
+        return new
+    end
+    -- A combination is met by a number for each of its dimensions that may come first.
+    local function meet(choice, number, first, left, with)
+        if left == 0 then met[number] = true end
+        for i = first, left > 0 and count - left + 1 or 0 do
+            if i ~= with then meet(choice, number * 256 + i * 16 + choice[i], i + 1, left - 1, with) end
+        end
+    end
+    local function improve(choice, i)
+        local best, gain = choice[i], gain_of(choice, i * 16 + choice[i], 1, size - 1, i)
+        for value = 1, #dimensions[i] - 1 do
+            choice[i] = value
+            local new = gain_of(choice, i * 16 + value, 1, size - 1, i)
+            if new > gain and fits(case_of(dimensions, choice)) then best, gain = value, new end
+        end
+        choice[i] = best
+    end
+    local function candidate()
+        local choice = {}
+        repeat
+            for i, d in ipairs(dimensions) do choice[i] = draw(#d - 1) end
+        until fits(case_of(dimensions, choice))
+        for i in ipairs(dimensions) do improve(choice, i) end
+        return choice, gain_of(choice, 0, 1, size)
+    end
     local dry = 0
     while dry < 20 do
-        local best, gain, its = nil, 0, nil
+        local best, gain = nil, 0
         for _ = 1, candidates do
-            local case, choice, new = {}, {}, 0
-            for i, d in ipairs(dimensions) do
-                choice[i] = draw(#d - 1)
-                case[d[1]] = d[1 + choice[i]]
-            end
-            if fits(case) then
-                local all = combinations(dimensions, choice, size)
-                for _, number in ipairs(all) do new = new + (met[number] and 0 or 1) end
-                if new > gain then best, gain, its = case, new, all end
-            end
+            local choice, new = candidate()
+            if new > gain then best, gain = choice, new end
         end
         if best then
-            for _, number in ipairs(its) do met[number] = true end
-            list[#list + 1] = best
+            for i = 1, count do meet(best, i * 16 + best[i], 1, size - 1, i) end
+            meet(best, 0, 1, size)
+            list[#list + 1] = case_of(dimensions, best)
         else
             dry = dry + 1
         end

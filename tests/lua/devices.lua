@@ -5,6 +5,13 @@ local devices = {}
 --- How many GPUs the tests are to use; 0: the device library.
 function devices.gpus(t) return tonumber(t.environment("GAGEN_GPU_CHECK") or "0") end
 
+--- Skips a test that needs a device of this compute capability; the device library has any.
+function devices.needs_arch(t, arch)
+    if devices.gpus(t) > 0 and t.environment "GAGEN_GPU_ARCH" ~= tostring(arch) then
+        t.not_run(("needs a GPU of sm_%d"):format(arch))
+    end
+end
+
 --- Skips a test that needs the device library.
 function devices.needs_library(t)
     if devices.gpus(t) > 0 then t.not_run("needs the device library") end
@@ -14,8 +21,13 @@ end
 function devices.open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     if devices.gpus(t) > 0 then
-        return programs, function() return { "GAGEN_TIMEOUT=300" } end,
-            t.root .. "/" .. t.build
+        return programs, function(settings)
+            local env = { "GAGEN_TIMEOUT=300" }
+            for _, setting in ipairs(settings or {}) do
+                if not setting:find "^GAGEN_DEVICE_" then env[#env + 1] = setting end
+            end
+            return env
+        end, t.root .. "/" .. t.build
     end
     local build = t.root .. "/" .. t.build
     local library = build .. "/device/lib"
@@ -24,7 +36,7 @@ function devices.open(t)
             .. host.read(library .. "/shim.h") .. host.read(library .. "/ptx.h")):sub(1, 16)
     end)
     local function environment(settings)
-        local env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. library }
+        local env = { "GAGEN_TIMEOUT=300", "GAGEN_KERNEL_PARTS=1", "LD_LIBRARY_PATH=" .. library }
         local kind = "plain"
         for _, setting in ipairs(settings or {}) do
             env[#env + 1] = setting

@@ -67,6 +67,40 @@ chmod +x "$2"
 ]])
 end
 
+-- A GPU, a gagen whose programs take known times, and a cuBLASLt for bench/gpu.lua.
+local function known_gpu(t, folder)
+    known_programs(t, folder)
+    shell_script(t, folder .. "/bin/nvidia-smi", 'echo "NVIDIA H200, 580.1"')
+    shell_script(t, folder .. "/train-probe", [[
+echo "kernel calls ms % GFLOP/s GB/s least from"
+[ "$2" = --quiet ] && echo "first         12     24.000   80.0         1         1     10.000  a.lua:1"
+echo "second        12      6.000   20.0         1         1      5.000  a.lua:2"
+]])
+    local gagen = host.read(folder .. "/gagen"):gsub("\necho '{\"kernels.-\n", [[
+
+cp "${0%%/*}/train-probe" "$to/train-probe"
+printf 'train-probe:\n' > "$to/Makefile"
+echo '{"device":{"call_us":1},"kernels":[
+{"name":"first","kind":"linear","fn":"linear_5x7x3","calls":4,"flops":989e9,"bytes":1,"predicted_us":999},
+{"name":"second","kind":"norm","fn":"norm_5x7x3","calls":4,"flops":1,"bytes":4.8e9,"predicted_us":1999},
+{"name":"third","kind":"norm","fn":"evaluated","calls":0,"flops":1,"bytes":1,"predicted_us":1}]}' > "$to/plan.json"
+]])
+    t.write(folder .. "/gagen", gagen)
+    shell_script(t, folder .. "/cublaslt", [[read line; [ "$line" = "first 5 7 3 0 1 bf16 bf16" ] && echo "first 1500.000"]])
+    shell_script(t, folder .. "/data", "mkdir -p $2")
+end
+
+-- bench/gpu.lua without make, with these variables.
+local function bench_gpu(t, folder, variables)
+    local env = { "OUT=" .. folder .. "/out", "RESULTS=" .. folder .. "/results", "GAGEN=" .. folder .. "/gagen",
+        "PYTHON=" .. folder .. "/python", "CUBLASLT=" .. folder .. "/cublaslt", "HOST=" .. folder .. "/data", "CONFIGS=mlp",
+        "PRECISIONS=bf16", "TURNS=2", "SECONDS=0.001", "SMALL", "MARCH", "PATH=" .. folder .. "/bin:"
+        .. t.environment "PATH" }
+    table.move(variables, 1, #variables, #env + 1, env)
+    t.equal(t.run { "mkdir", "-p", folder .. "/out" }.status, 0)
+    return t.run { t.build .. "/bench/host", "bench/gpu.lua", env = env }
+end
+
 return {
     { "medians, paired ratios, floors and shares of load by hand", function(t)
         local s = t.load("bench/statistics.lua")
@@ -194,5 +228,89 @@ for step in 0 1 2; do echo "step $step: train loss 5.0 (took 10$step.0 ms)"; don
         t.contains(result.out, "Medians of the ratios: 1.00 (1.00). A packed weight takes 50 % of the time")
         t.contains(result.out, "oneDNN: NOT RUN, libdnnl-dev is not installed.")
         t.equal(host.read(folder .. "/results/products.md"), result.out)
+    end },
+    { "on a GPU: rates, floors, predictions, PyTorch's and cuBLASLt's times", function(t)
+        local folder = t.temp()
+        known_gpu(t, folder)
+        local result = bench_gpu(t, folder, {})
+        t.equal(result.status, 0, result.err)
+        local all = host.parse_json(host.read(folder .. "/results/nvidia-h200/gpu.json"))
+        t.equal(all.gpu, { name = "NVIDIA H200", driver = "580.1" })
+        local row = all.rows[1]
+        t.equal(row.ours.turns_ms, { 10, 20 })
+        t.near(row.ours.per_second, 1e3 * 256 / 15, 1e-6)
+        t.near(row.ours.floor_ms, 4 * 1 + 4 * 1, 1e-9)                  -- 989e9 / 989e12 and 4.8e9 / 4.8e12 s
+        t.near(row.ours.floor_share, 8 / 15, 1e-9)
+        t.near(row.ours.predicted_ms, 4 * 1 + 4 * 2, 1e-9)
+        t.near(row.ours.yardstick_share, 4 * 1.5 / (24 / 3), 1e-9)
+        t.equal({ row.kernels[1].name, row.kernels[1].calls, row.kernels[2].name, #row.kernels },
+            { "first", 4.0, "second", 2 })
+        t.near(row.others[1].ratio.median, (3 + 1.5) / 2, 1e-9)
+        t.near(row.others[1].per_second, 1e3 * 256 / 30, 1e-6)
+        t.equal(row.others[2], { name = "PyTorch compiled", not_run = "exit 1: no compiler here" })
+        t.contains(result.out, "| MLP | bf16 | 64, 4 | 1.707e+04 images | 15 (10 to 20) | 12 | 8 | 53 % | 75 % |")
+        t.contains(result.out, "| first | 4 | 8 | 4 | 4 | 6 |\n| second | 4 | 2 | 8 | 4 |  |\n")
+        t.equal(host.read(folder .. "/results/nvidia-h200/gpu.md"), result.out)
+    end },
+    { "without a GPU, PyTorch, cuBLASLt or peaks the place says NOT RUN; small models are no record", function(t)
+        local folder = t.temp()
+        known_gpu(t, folder)
+        shell_script(t, folder .. "/cublaslt", "echo 'cublaslt: no libcublasLt.so.13' >&2; exit 3")
+        shell_script(t, folder .. "/bin/nvidia-smi", 'echo "NVIDIA L4, 580.1"')
+        local result = bench_gpu(t, folder, { "PYTHON=/bin/false", "TURNS=1" })
+        t.equal(result.status, 0, result.err)
+        t.contains(result.out, "PyTorch: NOT RUN, /bin/false has no PyTorch with CUDA")
+        t.contains(result.out, "cuBLASLt: NOT RUN, cublaslt: no libcublasLt.so.13")
+        t.contains(result.out, "| 12 | NOT RUN | NOT RUN | NOT RUN |")
+        result = bench_gpu(t, folder, { "SMALL=1", "RESULTS" })
+        t.equal(result.status, 1)
+        t.contains(result.err, "bench: SMALL: times of small models are no record, expected RESULTS to be another folder")
+        shell_script(t, folder .. "/bin/nvidia-smi", "exit 9")
+        result = bench_gpu(t, folder, {})
+        t.equal({ result.status, result.out }, { 3, "NOT RUN: bench-gpu: no NVIDIA GPU here (nvidia-smi lists none)\n" })
+    end },
+    { "on a GPU: the whole path, with programs on the device library", function(t)
+        t.long()
+        local folder = t.temp()
+        shell_script(t, folder .. "/bin/nvidia-smi", 'echo "NVIDIA H200, 580.1"')
+        local result = bench_gpu(t, folder, { "GAGEN=" .. t.gagen, "HOST=" .. t.build .. "/bench/host",
+            "CUBLASLT=" .. t.build .. "/bench/cublaslt", "SMALL=1", "TURNS=1", "PYTHON=/bin/false",
+            "CONFIGS=gpt2 bert resnet18 mlp", "LD_LIBRARY_PATH=" .. t.root .. "/" .. t.build .. "/device/lib",
+            "GAGEN_DEVICE_CLOCK=1" })
+        t.equal(result.status, 0, result.err)
+        for _, row in ipairs(host.parse_json(host.read(folder .. "/results/nvidia-h200/gpu.json")).rows) do
+            assert(#row.kernels > 10 and row.ours.kernels_ms > 0 and row.ours.floor_ms > 0, row.title)
+        end
+        t.equal(host.exists "bench/results/nvidia-h200", nil)
+    end },
+    { "cuBLASLt computes the transpose of a product, by layouts of columns", function(t)
+        local folder, library = t.temp(), t.root .. "/" .. t.build .. "/device/lib"
+        t.write(folder .. "/lt.c", [[
+#include <stdint.h>
+#include <stdio.h>
+int cublasLtCreate(void **h) { *h = h; return 0; }
+int cublasLtMatmulDescCreate(void **p, int c, int s) { *p = p; return c != 68 || s != 0; }
+int cublasLtMatmulDescDestroy(void *p) { return !p; }
+int cublasLtMatmulDescSetAttribute(void *p, int n, const int *v, size_t b) { return !p | (printf("turn %d %d %d\n", n, *v, (int)b) < 0); }
+int cublasLtMatrixLayoutCreate(void **l, int t, uint64_t r, uint64_t c, int64_t s) { *l = l; return printf("layout %d %d %d %d\n", t, (int)r, (int)c, (int)s) < 0; }
+int cublasLtMatrixLayoutDestroy(void *l) { return !l; }
+int cublasLtMatmulPreferenceCreate(void **p) { *p = p; return 0; }
+int cublasLtMatmulPreferenceSetAttribute(void *p, int n, const size_t *v, size_t b) { return !p || n != 1 || !*v || b != 8; }
+int cublasLtMatmulAlgoGetHeuristic(void *h, void *p, void *a, void *b, void *c, void *d, void *f, int most, void *w, int *found) { *found = 1; return most < 1; }
+int cublasLtMatmul(void) { return 0; }
+]])
+        t.shell(("cc -shared -fPIC -w -o %s/libcublasLt.so.13 %s/lt.c"):format(folder, folder))
+        local function said(line)
+            local result = t.run { "sh", "-c", ("echo %s | %s/bench/cublaslt"):format(line, t.build),
+                env = { ("LD_LIBRARY_PATH=%s:%s"):format(folder, library) } }
+            return result.out, result.status, result.err
+        end
+        t.equal(said "forward 5 7 3 0 1 bf16 bf16",
+            "turn 3 1 4\nturn 4 0 4\nlayout 14 3 7 3\nlayout 14 3 5 3\nlayout 14 7 5 7\nforward 0.000\n")
+        t.equal(said "weight 5 7 3 1 0 f16 f32",
+            "turn 3 0 4\nturn 4 1 4\nlayout 2 7 3 7\nlayout 2 5 3 5\nlayout 0 7 5 7\nweight 0.000\n")
+        local _, status, message = said "weight 5"
+        t.equal(status, 1)
+        t.contains(message, "cublaslt: wrong line, expected eight words")
     end },
 }

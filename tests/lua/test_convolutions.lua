@@ -127,11 +127,9 @@ local function build(t, name, dtype, slices, options)
     return folder .. "/convolutions"
 end
 
--- Any number of threads computes the same bits.
+-- The program must find no sum other than the plain one, with one thread and with three.
 local function check(t, program)
-    local first = t.run { program, "1" }.out
-    t.match(first, ("^%d shapes, 0 wrong, "):format(#SHAPES))
-    t.equal(t.run({ program, "3" }).out, first)
+    t.equal(t.run({ program }).out, ("%d shapes, 0 wrong\n"):format(#SHAPES))
 end
 
 local tests = {}

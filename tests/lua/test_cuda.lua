@@ -348,6 +348,24 @@ add("NVRTC compiles the kernels for sm_80 and sm_90a without spills", function(t
 end)
 
 -- The cache gets what NVRTC compiles, and nothing else.
+add("kernels that are compiled in parts, side by side, give the same bits; the cache keeps each part", function(t)
+    devices.needs_library(t)
+    local programs, environment = open(t)
+    local p, cache = programs.build("cuda_digits_cuda", digits() .. CUDA), t.temp()
+    local expected = programs.dump(p, { "--cycles", 2, env = environment() })
+    local env = environment()
+    table.move({ "GAGEN_KERNEL_PARTS=3", "GAGEN_KERNEL_CACHE=" .. cache }, 1, 2, #env + 1, env)
+    for _ = 1, 2 do
+        programs.identical(programs.dump(p, { "--cycles", 2, env = env }), expected, { "parameters", "gradients", "state" })
+        t.equal(#host.list(cache), 3)
+    end
+    t.write(cache .. "/" .. host.list(cache)[1], "damaged")
+    programs.identical(programs.dump(p, { "--cycles", 2, env = env }), expected, { "parameters", "gradients", "state" })
+    env[#env + 1] = "GAGEN_DEVICE_CXX=false"
+    env[#env + 1] = "GAGEN_KERNEL_CACHE=" .. t.temp()
+    t.match(programs.train(p, { env = env, status = 2 }).err, "kernels%.cu: NVRTC 13%.0")
+end)
+
 add("kernels compiled before the start need no NVRTC, for their text and architecture alone", function(t)
     needs_library(t)
     local programs, environment = open(t)

@@ -133,30 +133,45 @@ local function gpu_check(t, failing)
         t.write(folder .. "/" .. name, "#!/bin/sh\n" .. text .. "\n")
         t.shell(("chmod +x %s/%s"):format(folder, name))
     end
-    script("bin/nvidia-smi", "echo 'GPU 0: none'")
+    script("bin/nvidia-smi", [[case $1 in -L) echo "GPU 0: none" ;; *compute_cap*) echo 9.0 ;; *driver*) echo 580.1 ;;
+*) echo "NVIDIA H200" ;; esac]])
     script("bin/make", ":")
     script("bin/compute-sanitizer", ('echo "$@" >> %s/sanitized'):format(folder))
-    script("tests/run", ('echo "$GAGEN_GPU_CHECK $1" >> %s/ran; case $1 in %s*) exit 1; esac'):format(folder, failing))
-    script("tests/worker0/programs/cuda_digits_cuda/train", ":")
-    local result = t.run { t.root .. "/tools/gpu-check", env = { "BUILD=" .. folder,
-        "PATH=" .. folder .. "/bin:" .. t.environment "PATH" } }
-    return result, host.read(folder .. "/ran"), host.read(folder .. "/sanitized")
+    script("tests/run", ([[echo "$GAGEN_GPU_CHECK $GAGEN_GPU_ARCH $1" >> %s/ran
+echo "[       OK ] test_x: one"
+case $1 in %s*) for n in 1 2; do echo "[  FAILED  ] test_x: two"; done; exit 1; esac]]):format(folder, failing))
+    for _, name in ipairs { "cuda_digits_cuda", "hopper_small_bf16_cuda", "other" } do
+        script(("tests/worker0/programs/%s/train"):format(name), ":")
+    end
+    local result = t.run { t.root .. "/tools/gpu-check", env = { "BUILD=" .. folder, "RECORD=" .. folder
+        .. "/record/gpu-check.md", "PATH=" .. folder .. "/bin:" .. t.environment "PATH" } }
+    return result, host.read(folder .. "/ran"), host.read(folder .. "/sanitized"),
+        host.read(folder .. "/record/gpu-check.md")
 end
 
-add("gpu-check runs every file of tests that has one of a device", function(t)
-    local result, ran, sanitized = gpu_check(t, "none")
+add("gpu-check runs every file of tests that has one of a device, descriptors first, and writes a record", function(t)
+    local result, ran, sanitized, record = gpu_check(t, "none")
     t.equal(result.status, 0, result.err)
+    t.match(ran, "^1 90 test_hopper: descriptors: %*\n")
     for _, name in ipairs { "cuda", "cuda_ops", "precision", "cross_attention", "batchnorm", "scaler", "streams",
-        "sample", "resume_cuda", "zero3_cuda" } do
-        t.contains(ran, ("1 test_%s: *\n"):format(name))
+        "sample", "resume_cuda", "zero3_cuda", "tensor", "tensor_attention", "tensor_conv", "hopper" } do
+        t.contains(ran, ("1 90 test_%s: *\n"):format(name))
     end
     for _, tool in ipairs { "memcheck", "racecheck", "initcheck", "synccheck" } do
-        t.match(sanitized, "%-%-tool " .. tool .. " [^\n]+/cuda_digits_cuda/train")
+        for _, program in ipairs { "cuda_digits_cuda", "hopper_small_bf16_cuda" } do
+            t.match(sanitized, ("%%-%%-tool %s [^\n]+/%s/train"):format(tool, program))
+        end
+        t.contains(record, ("| compute-sanitizer %s | 2 programs, 0 with findings |\n"):format(tool))
     end
-    result, ran = gpu_check(t, "test_cuda")
+    t.match(record, "\n1 x NVIDIA H200, driver 580%.1; %d+%-%d%d%-%d%d; commit %x+[%l ]*; passed%.\n")
+    t.contains(record, "| test_streams | 1 passed, 0 failed, 0 not run |\n")
+    result, ran, sanitized, record = gpu_check(t, "test_hopper:\\ d*|test_cuda")
     t.equal(result.status, 1)
     t.contains(ran, "test_streams: *")              -- the others run all the same
-    t.contains(result.out, "gpu-check: failed: test_cuda test_cuda_ops\n")
+    t.contains(result.out, "gpu-check: failed: descriptors test_cuda test_cuda_ops\n")
+    t.contains(record, "| test_cuda | 1 passed, 1 failed, 0 not run |\n")
+    t.contains(record, "; failed: descriptors test_cuda test_cuda_ops.\n")
+    t.contains(result.out, "gpu-check: a product by TMA and wgmma is wrong or stuck on this GPU: ")
 end)
 
 add("ranks that connect inside a capture are noticed", function(t)

@@ -94,11 +94,22 @@ end
 
 -- === results =====================================================================================
 
+add("descriptors: one product by boxes and warpgroups is that of mma.sync", function(t)
+    devices.needs_arch(t, 90)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local found, lines, hash = run(t, programs, p, environment(forced()))
+    assert(not lines:find("sm_90a", 1, true), lines)          -- none was refused
+    t.equal(#hash, 64)
+    programs.close(found, (run(t, programs, p, environment { "GAGEN_TWINS=none" })), U.bf16, { "parameters", "gradients" },
+        programs.distance)
+end)
+
 for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gpt", "bf16", 12 } } do
     local name, precision, twins = case[1], case[2], case[3]
     add(("%s in %s, by twins alone, is that of the C target"):format(name, precision), function(t)
         if precision == "f16" then t.long() end
-        devices.needs_library(t)
+        devices.needs_arch(t, 90)
         local programs, environment = devices.open(t)
         local p = build(t, programs, name, precision, "cuda")
         local _, count = host.read(p.folder .. "/launch.c"):gsub("= {%.name = ", "")
@@ -113,7 +124,7 @@ for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gp
 end
 
 add("the order of threads, copies and blocks changes no bit", function(t)
-    devices.needs_library(t)
+    devices.needs_arch(t, 90)
     local programs, environment = devices.open(t)
     local p = build(t, programs, "layouts", "bf16", "cuda")
     local expected = run(t, programs, p, environment(forced()))
@@ -358,6 +369,27 @@ add("the plan predicts products with a twin by the rate of the twin", function(t
     local parts
     for _, arena in ipairs(plan.arenas) do parts = arena.name == "device_parts" and arena.bytes or parts end
     t.equal(parts, 2 * 132 * 128 * 256 * 4)
+    for _, arch in ipairs { 80, 100 } do
+        t.write(spec, (host.read(spec):gsub('\ntarget [^\n]*', ('\ntarget { "cuda", arch = %d }'):format(arch))))
+        for _, arena in ipairs(programs.plan({ spec = spec }).arenas) do assert(arena.name ~= "device_parts") end
+    end
+end)
+
+add("memory for parts is reserved where a device has twins, and only there", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local planned, parts = 0, 0
+    for _, arena in ipairs(programs.plan({ spec = p.spec }, "--dev", small_twins(t, programs)).arenas) do
+        if arena.name == "device_parts" then parts = arena.bytes end
+        planned = planned + (arena.memory == "device" and arena.bytes or 0)
+    end
+    assert(parts > 0)
+    for arch, expected in next, { [90] = planned, [80] = planned - parts } do
+        local events = programs.events(p, { "--cycles", 1, env = environment { "GAGEN_TWINS=none",
+            "GAGEN_DEVICE_ARCH=" .. arch } })
+        t.equal(events[#events - 1].device_bytes, expected)
+    end
 end)
 
 return tests

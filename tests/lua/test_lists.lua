@@ -1,5 +1,7 @@
--- Rules of optimizers, precisions and batchnorm where gradients are reduced over lists of ranks: to the bit what the ranks
+-- Rules of optimizers, precisions, batchnorm and targets where gradients are reduced over lists of ranks: to the bit what the ranks
 -- of a list compute without the others. Handlers against their formulas are in test_handlers.
+local devices = dofile "tests/lua/devices.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -11,6 +13,7 @@ local RULES = {
     { "lamb, bf16", 'optimizer { "lamb", lr = 1e-2 }\nprecision "bf16"' },
     { "adafactor, f16", 'optimizer { "adafactor", lr = 1e-2 }\nprecision "f16"\nscaler { static = 16384 }' },
     { "muon, f32", 'optimizer { "muon", lr = 1e-2, rest = { "adamw", lr = 1e-3 } }' },
+    { "adamw, bf16, on a device", 'optimizer { "adamw", lr = 1e-2 }\nprecision "bf16"\ntarget "cuda"', cuda = true },
     { "batchnorm, averages, f64", 'optimizer { "adamw", lr = 1e-2, ema = 0.9 }\nprecision "f64"',
         'batchnorm "bn" { running = "cycle" }, ' },
 }
@@ -35,8 +38,17 @@ local function trained_list(t, rule, ranks, folder, parallel)
         ("batch (%d)\naccumulate (2)"):format(ROWS), ('model { linear "in" { 6, bias = false }, %stanh {}, times(3) "h" '
         .. '{ residual { linear "up" { 6 }, tanh {}, linear "mix" { 6 } } }, linear "head" { 3 } }'):format(rule[3] or ""),
         'loss "cross_entropy"', rule[2], "train { updates = 50, seed = 7 }", parallel }, "\n")
-    local p = programs.build("handlers_list_" .. host.sha256(text):sub(1, 8), text, { comm = "mpi" })
-    return programs.dump(p, { ranks = ranks, "--threads", 1, "--cycles", 2, "--data", folder }), programs
+    local p = programs.build("handlers_list_" .. host.sha256(text):sub(1, 8), text, not rule.cuda and { comm = "mpi" }
+        or nil)
+    local o = { "--cycles", 2, "--data", folder }
+    if rule.cuda then
+        local _, environment = devices.open(t)
+        o.before, o.env = { t.root .. "/tests/device/ranks", tostring(ranks) }, environment()
+    else
+        o.ranks = ranks
+        table.move({ "--threads", 1 }, 1, 2, #o + 1, o)
+    end
+    return programs.dump(p, o), programs
 end
 
 -- Where all parameters belong to the lists of a group, the ranks of a list train as if they were all. The scale of f16 is
@@ -44,6 +56,7 @@ end
 -- statistics are collected from all ranks.
 for _, rule in ipairs(RULES) do
     add("the ranks of a list train as if they were all: " .. rule[1], function(t)
+        if rule.cuda then devices.needs_library(t) end
         local all = t.temp()
         write_list(t, all)
         local many, programs = trained_list(t, rule, RANKS, all, LISTS)

@@ -91,4 +91,28 @@ for _, mode in ipairs { "zero2", "zero3" } do
     end)
 end
 
+-- The setup of the strategy raises errors for these: a table of accumulation, clips by value, other optimizers than Adam,
+-- groups of frozen parameters and of other rates, another precision than 16, gradients that are watched.
+local REFUSED_THERE = [[
+data       { "csv", train = "clusters.csv", target = "last" }
+batch      (8)
+accumulate { 3, later = { [2] = 1 } }
+model      { linear "fc1" { 12 }, relu {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 1e-2, momentum = 0.9, groups = { { "fc1.bias", frozen = true }, { "fc2.*", lr_scale = 2 } } }
+clip       { 1.0, value = 0.05 }
+precision  "%s"
+train      { updates = 4, seed = 3 }
+parallel   "%s"
+]]
+
+add("ported: what the strategy's setup refuses is trained: two ranks with divided parameters are one", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/clusters.csv", clusters(240, 5))
+    local one = programs.build("strategy_refused_one", (REFUSED_THERE:format("f64", "none")
+        :gsub("batch      %(8%)", "batch (16)")))
+    local two = programs.build("strategy_refused", REFUSED_THERE:format("f64", "zero3"), { comm = "mpi" })
+    programs.close(programs.dump(two, { ranks = 2, "--threads", 1 }), programs.dump(one, { "--threads", 1 }), 1e-12)
+end)
+
 return tests

@@ -1,36 +1,10 @@
 -- parallel { sync_batchnorm = true }: batchnorm over the rows of all ranks. W ranks of B rows are one rank of W B rows.
+local synced = dofile "tests/lua/synced.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- A small ResNet: a stem, a block with a convolution beside it, a loop over equal blocks. Its running statistics are of
--- both kinds. 1,797 rows are cycles of `accumulate` micro-steps and a shorter one at the end.
-local function spec(o)
-    return ([[
-local function conv(name, width, size, stride)
-    return conv2d(name) { width, size, stride = stride, padding = size // 2, bias = false }
-end
-data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { eval = 100 } }
-batch      (%d)
-accumulate { %d, tail = "flush" }
-model {
-    reshape { 1, 8, 8 }, conv("conv1", 4, 3, 1), batchnorm "bn1" { momentum = 0.25 }, relu {},
-    block "layer1" {
-        residual { conv("conv1", 6, 3, 2), batchnorm "bn1" { running = "cycle" }, relu {}, conv("conv2", 6, 3, 1),
-                   batchnorm "bn2" {}, shortcut = { conv("down", 6, 1, 2), batchnorm "bn3" {} } }, relu {},
-    },
-    times(2) "h" { residual { conv("conv", 6, 3, 1), batchnorm "bn" { running = "cycle" } }, relu {} },
-    avgpool2d { 4 }, flatten {}, linear "fc" { 10 },
-}
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.05, momentum = 0.9 }
-precision  %q
-train      { updates = 5, seed = 7 }
-eval       { every = 2 }
-%s]]):format(o.rows, o.accumulate, o.precision or "f64", o.more or "")
-end
-
-local function sync(mode) return ('parallel { %q, sync_batchnorm = true }\n'):format(mode or "ddp") end
+local spec, sync = synced.spec, synced.sync
 
 local function build(t, name, o, ...)
     local programs = t.load("tests/lua/programs.lua")(t)

@@ -136,7 +136,7 @@ local function compare(t, case)
 end
 
 -- With make test-all the cover of the pairs.
-local CASES = cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 2 or 1, 100)
+local CASES = cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 2 or 1, 10)
 CASES[#CASES + 1] = { prefetch = 1, ranks = 3, model = "gpt", a = 3, memory = "", clip = "clip (0.1)",
     precision = "f64", optimizer = "adamw", overlap = true, stored = "true", chunks = "" }
 

@@ -1,6 +1,10 @@
 -- Mutants of the boundary, for tests/lua/test_boundary_mutants.lua: each changes one line of a template, of the runtime
 -- or of a script as in a known bug of a trainer, and names the tests that must fail then.
 --   { name, file, text (plain, once in the file), replacement, pattern of tests }
+local CUDA_HANDLERS = "test_handlers_cuda: each handler: its formula, the dumps of the C target, the norm of the distinct "
+    .. "copies, calls of the plan"
+local CUDA_RANKS = "test_sync_batchnorm_cuda: 3 ranks are one rank with all rows: ddp, A = 3"
+
 return {
     { "the mean divides by A, not by the true weight", "templates/program/update.c",
         "const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */",
@@ -104,11 +108,11 @@ return {
         "sum[c] = (real)all[c];\n        moment[c] = (real)all[C + c];",
         "sum[c] = own_sum[c];\n        moment[c] = own_moment[c];",
         "test_sync_batchnorm: 2 ranks are one rank with all rows: ddp, A = 1" },
-    { "sums over all ranks are divided by the own values", "gen/emit/targets/c/ops.lua",
+    { "sums over all ranks are divided by the own values", "gen/emit/kernels/batchnorm.lua",
         'node.ins.count and "count[0]" or "(real)ROWS * S"', '"(real)ROWS * S"',
         "test_sync_batchnorm: 2 ranks are one rank with all rows: ddp, A = 1" },
-    { "the running variance is corrected by the own values", "gen/emit/targets/c/ops.lua",
-        "arguments.joined = node.ins.count ~= nil", "arguments.joined = false",
+    { "the running variance is corrected by the own values", "gen/emit/kernels/batchnorm.lua",
+        "node.attrs, node.ins.count ~= nil", "node.attrs, false",
         "test_sync_batchnorm: 2 ranks are one rank with all rows: ddp, A = 1" },
     { "statistics over the ranks are computed again", "gen/catalog/ops/batchnorm.lua",
         'outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)", "count full (1)" },\n'
@@ -166,6 +170,29 @@ return {
         "test_handlers: pipeline_shared: tied copies are summed, others have their own" },
     { "an expert is reduced over all ranks", "templates/program/update.c", ".group = m->division.groups[i]}", ".group = 0}",
         "test_handlers: moe: two groups of two are equal inside and differ between, 3 micro-steps" },
+    { "on a device a group's mean is taken by the weight of all ranks", "templates/cuda/update.cu",
+        "return weight > 0 ? s->weight / weight : 0;", "return weight > 0 ? 1 : 0;", CUDA_HANDLERS },
+    { "on a device a rank gives its weight to the first list", "templates/cuda/update.cu",
+        "s->small[SMALL_LISTS + s->lists[k]] = s->sums[SUM_WEIGHT];",
+        "s->small[SMALL_LISTS + k] = s->sums[SUM_WEIGHT];", CUDA_HANDLERS },
+    { "on a device tied copies are meant instead of summed", "gen/emit/boundary/handlers.lua",
+        'if entry.op == "sum" then value', 'if false then value', CUDA_HANDLERS },
+    { "on a device an expert is reduced over all ranks", "runtime/device/device_nccl.c",
+        "const int color = g->size > 1 ? ga_comm_list(c->comm, group) : NO_COLOR;",
+        "const int color = (g->size = c->groups[0].size) > 1 ? 0 : NO_COLOR;", CUDA_HANDLERS },
+    { "on a device the ranks of a list are told the identifier of another", "runtime/ranks/comm_nccl.c",
+        "if (first && s->lists[rank] == s->list) own = told;", "if (first) own = told;", CUDA_HANDLERS },
+    { "on a device merged variances leave out what lies between the averages", "templates/cuda/batchnorm.cu",
+        "spread += apart * apart * (before / n) * (more / n);", "", CUDA_RANKS },
+    { "on a device the gradient of batchnorm has the sums of the first rank", "templates/cuda/batchnorm.cu",
+        "level += all[(ga_int64)rank * (2 * C) + c];", "", CUDA_RANKS },
+    { "on a device an evaluation gathers", "templates/program_cuda/exchanges.c", "if (q->evaluates) return all;", "",
+        CUDA_RANKS },
+    { "on a device a gather does not wait for what the rank gives", "templates/program_cuda/exchanges.c",
+        "order(q, m->forked, q->stream, m->reducing); /* all exchanges have one order */", "", CUDA_RANKS },
+    { "a library's handler sees the mean over all ranks", "templates/program/library_steps.c",
+        "HANDLERS[i] < 0 ? 1 : mean * m->step.share[HANDLERS[i]];", "HANDLERS[i] < 0 ? 1 : mean;",
+        "test_handlers: NAME.h: gather, reduce and broadcast over the own list; a handler changes what it sees of its list" },
     { "a table has the numbers of the layer before", "gen/emit/boundary/by_layer.lua", "tostring(at[l] or -1)",
         "tostring(at[l - 1] or -1)", "test_zero3: no error is planted: the losses of zero2" },
     { "a table of places has that of the layer before", "gen/emit/boundary/by_layer.lua", "tostring(offsets[l])",

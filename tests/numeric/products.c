@@ -1,7 +1,7 @@
 /* products.c: the products in `products.h` against simple loops, bit by bit: blocking must not change
  * the order or the rounding of a sum. Built in a folder with real.h, math.c, products.h and
  * table.h, which test_products.lua writes. With MATRIX_REGISTERS or MATRIX_VECTORS the operands are bf16, and sums have
- * the order of their instruction. With ADDED_LAST a sum is added to C when it is complete. usage: products THREADS */
+ * the order of their instruction. With ADDED_LAST a sum is added to C when it is complete. usage: products */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,16 +105,14 @@ static real element(const shape *s, int i, int j, bool adds, real before) {
 #endif
 }
 
-static int check(ga_team *team, const shape *s, bool add) {
+/* One thread and three compute the same. */
+enum { TEAMS = 2 };
+static const int THREADS[TEAMS] = {1, 3};
+
+static int compare(ga_team *team, const shape *s, bool adds) {
     const size_t n = (size_t)s->M * s->N;
-    for (size_t i = 0; i < n + GUARD; i++) c[i] = expected[i] = value(4, i);
-    const bool adds = add && strstr(s->name, "add");
-    for (int i = 0; i < s->M; i++)
-        for (int j = 0; j < s->N; j++) {
-            real *to = &expected[(size_t)i * s->N + j];
-            *to = element(s, i, j, adds, *to);
-        }
-    call x = {s, add};
+    call x = {s, adds};
+    for (size_t i = 0; i < n + GUARD; i++) c[i] = value(4, i);
     ga_team_run(team, multiply, &x);
     for (size_t i = 0; i < n + GUARD; i++)
         if (memcmp(&c[i], &expected[i], sizeof *c) != 0) {
@@ -123,6 +121,19 @@ static int check(ga_team *team, const shape *s, bool add) {
             return 1;
         }
     return 0;
+}
+
+static int check(ga_team *const *teams, const shape *s, bool adds) {
+    const size_t n = (size_t)s->M * s->N;
+    for (size_t i = 0; i < n + GUARD; i++) expected[i] = value(4, i);
+    for (int i = 0; i < s->M; i++)
+        for (int j = 0; j < s->N; j++) {
+            real *to = &expected[(size_t)i * s->N + j];
+            *to = element(s, i, j, adds, *to);
+        }
+    int wrong = 0;
+    for (int k = 0; k < TEAMS; k++) wrong += compare(teams[k], s, adds);
+    return wrong;
 }
 
 #ifdef MATRIX_SLICES
@@ -177,16 +188,19 @@ static int check_errors(ga_team *team, const shape *s) {
 }
 #endif
 
-int main(int argc, char **argv) {
+int main(void) {
     ga_err e = {0};
-    ga_arena arena = {0};
-    ga_team *team;
-    const int threads = argc > 1 ? atoi(argv[1]) : 1, shapes = sizeof SHAPES / sizeof *SHAPES;
+    ga_arena arenas[TEAMS] = {{0}};
+    ga_team *teams[TEAMS];
+    const int shapes = sizeof SHAPES / sizeof *SHAPES;
     int wrong = 0;
 #ifdef MATRIX_REGISTERS
     if (ga_matrix_open(&e) < 0) return 3;
 #endif
-    if (ga_arena_open(&arena, "team", 1 << 16, &e) < 0 || ga_team_open(&team, threads, &arena, &e) < 0) return 2;
+    for (int k = 0; k < TEAMS; k++) {
+        if (ga_arena_open(&arenas[k], "team", 1 << 16, &e) < 0) return 2;
+        if (ga_team_open(&teams[k], THREADS[k], &arenas[k], &e) < 0) return 2;
+    }
     for (size_t i = 0; i < MOST; i++) {
         a[i] = OPERAND(value(1, i));
         b[i] = OPERAND(value(2, i));
@@ -196,14 +210,17 @@ int main(int argc, char **argv) {
     cut(slice_a, a);
     cut(slice_b, b);
 #endif
-    for (int i = 0; i < shapes; i++) wrong += check(team, &SHAPES[i], false) + check(team, &SHAPES[i], true);
+    for (int i = 0; i < shapes; i++) {
+        wrong += check(teams, &SHAPES[i], false);
+        if (strstr(SHAPES[i].name, "add")) wrong += check(teams, &SHAPES[i], true);
+    }
 #ifdef MATRIX_SLICES
-    for (int i = 0; i < shapes && threads == 1; i++) {
+    for (int i = 0; i < shapes; i++) {
         const shape *s = &SHAPES[i];
-        if (s->K >= 500 && s->M * s->N * s->K < 1000000 && !strstr(s->name, "bias")) wrong += check_errors(team, s);
+        if (s->K >= 500 && s->M * s->N * s->K < 1000000 && !strstr(s->name, "bias")) wrong += check_errors(teams[0], s);
     }
 #endif
     printf("%d shapes, %d wrong\n", shapes, wrong);
-    ga_team_close(team);
+    for (int k = 0; k < TEAMS; k++) ga_team_close(teams[k]);
     return wrong > 0;
 }

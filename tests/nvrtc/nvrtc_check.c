@@ -2,14 +2,18 @@
  * of each, behind a line with its version. usage: nvrtc_check FILE.cu ARCH..., for example
  * nvrtc_check out/NAME/kernels.cu 80 90a
  * nvrtc_check --ptx FILE.cu ARCH prints their instructions as PTX.
+ * nvrtc_check --start FILE.cu ARCH FOLDER compiles them as a start with an empty cache does, into modules in FOLDER, and
+ * prints its seconds.
  * exit: 0 success, 1 an error or a spill, 77 no libnvrtc (NOT RUN). */
 #include "device/cuda_abi.h"
+#include "device/device.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define POINTER(result, name, arguments) result(*name) arguments;
 #define NAME(result, name, arguments) #name,
@@ -139,12 +143,32 @@ static int print_ptx(const nvrtc *n, const char *path, const char *text, const c
     return r != NVRTC_SUCCESS || !bytes;
 }
 
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Compiles in the parts and threads of a start. */
+static int start(const char *path, const char *text, const char *arch, const char *folder) {
+    static const char *const options[] = {"--fmad=false"};
+    const ga_kernel_source s = {.file = path, .text = text, .bytes = strlen(text), .options = options,
+                                .option_count = 1, .modules = folder};
+    char name[32];
+    ga_err e = {0};
+    const double from = seconds();
+    snprintf(name, sizeof name, "sm_%s", arch);
+    if (ga_kernels_compile(&s, name, &e) < 0) fprintf(stderr, "%s\n", e.msg);
+    printf("%.2f s\n", seconds() - from);
+    return e.code != 0;
+}
+
 int main(int argc, char **argv) {
     nvrtc n;
     int bad = 0, major = 0, minor = 0;
-    const int ptx = argc == 4 && strcmp(argv[1], "--ptx") == 0;
+    const int ptx = argc == 4 && strcmp(argv[1], "--ptx") == 0, starts = argc == 5 && strcmp(argv[1], "--start") == 0;
     if (argc < 3) {
-        fprintf(stderr, "usage: nvrtc_check [--ptx] FILE.cu ARCH...\n");
+        fprintf(stderr, "usage: nvrtc_check [--ptx | --start] FILE.cu ARCH...\n");
         return 64;
     }
     int code = open_nvrtc(&n);
@@ -152,14 +176,14 @@ int main(int argc, char **argv) {
         if (code == 77) printf("NOT RUN: no libnvrtc\n");
         return code;
     }
-    const char *path = argv[1 + ptx];
+    const char *path = argv[1 + (ptx || starts)];
     char *text = read_text(path);
     if (!text) {
         perror(path);
         return 1;
     }
-    if (ptx) {
-        bad = print_ptx(&n, path, text, argv[3]);
+    if (ptx || starts) {
+        bad = ptx ? print_ptx(&n, path, text, argv[3]) : start(path, text, argv[3], argv[4]);
         free(text);
         return bad;
     }

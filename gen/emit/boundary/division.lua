@@ -42,7 +42,7 @@ function division.step_rows(g, config)
     local rows = { { "double", "small[SMALL]", "sums over the ranks", before_norm(g, config) + 1 + norms(g) },
         { "integer", "norm_ends[NORMS]", "behind the tiles of this rank's gradient, of each group", norms(g) } }
     local count = g.handlers and #g.handlers
-    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler (set_shares)", count }
+    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler", count }
     return rows
 end
 
@@ -181,7 +181,7 @@ function division.tables(g, config, target, open_shard)
         shards = sections.lines(shards), sharded = #shards > 0, grouped = g.handlers ~= nil,
         groups = text.block(c_text.wrap("", "static const int BUCKET_GROUPS[] = {", ordered.collect(g.collectives,
             function(x) return tostring(x.group and x.group.number or 0) end), "};")),
-        open_shard = open_shard, numbers = statistics.most(g, config.ops) }
+        open_shard = open_shard, numbers = statistics.most(g, config.ops), device = target.device }
 end
 
 --- The lines by which averages of parameters start as these are.

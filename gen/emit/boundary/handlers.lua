@@ -26,13 +26,14 @@ function handlers.groups(config)
     return #rows > 0 and { count = #rows, rows = sections.lines(rows) } or nil
 end
 
---- Arguments of the block `shares` of update.c.
-function handlers.shares(g, config)
+--- Arguments of the block `shares` of a target's update. holder: the argument of share_of; ranks_of(number): the text
+--- of how many ranks the own list of a group has.
+function handlers.shares(g, config, holder, ranks_of)
     return { by_sum = config.loss.weight == "sum", lines = sections.lines(ordered.collect(g.handlers, function(entry, i)
         local group, value = entry.group, "1"
         if group then
-            value = ("share_of(m, %d)"):format(group.number)
-            if entry.op == "sum" then value = ("ga_comm_group_size(m->comm, %d) * "):format(group.number) .. value end
+            value = ("share_of(%s, %d)"):format(holder, group.number)
+            if entry.op == "sum" then value = ranks_of(group.number) .. " * " .. value end
             value = "(real)(" .. value .. ")"
         end
         return ("share[%d] = %s; /* %s%s */"):format(i - 1, value, entry.name, group and (": the %s over %s"):format(

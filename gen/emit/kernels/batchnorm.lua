@@ -28,14 +28,15 @@ function arguments.batchnorm_dx(kernel, node)
     local list = sizes(node)
     list.x, list.dy = element(node.ins.x, "x[i]"), element(node.ins.dy, "dy[i]")
     list.store = c_text.store(kernel, "y[i]", "value")
+    list.n = text.block(node.ins.count and "count[0]" or "(real)ROWS * S")
     return list
 end
 
 function arguments.batchnorm_running(_, node, _, dtype)
-    local a = node.attrs
-    return { C = node.size.C, groups = node.size.G,
+    local a, joined = node.attrs, node.ins.count ~= nil
+    return { C = node.size.C, groups = node.size.G, joined = joined,
         momentum = text.number(a.momentum, dtype), rest = text.number(1 - a.momentum, dtype),
-        unbiased = text.number(a.n / (a.n - 1), dtype) }
+        unbiased = joined and text.block "unbiased" or text.number(a.n / (a.n - 1), dtype) }
 end
 
 function arguments.batchnorm_join(_, node, _, dtype, target)

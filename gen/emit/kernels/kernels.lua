@@ -200,6 +200,9 @@ end
 
 local function parameters(kernel, node, target)
     local list = table.move(target.first_parameters, 1, #target.first_parameters, 1, {})
+    if kernel.exchanges then
+        table.move(target.gather_parameters, 1, #target.gather_parameters, #list + 1, list)
+    end
     for _, name in ipairs(node.signature.outs) do
         if node.outs[name] then
             local t = node.outs[name].tensor
@@ -209,7 +212,6 @@ local function parameters(kernel, node, target)
     for _, operand in ipairs(operands(node)) do
         list[#list + 1] = target.parameter(operand[1], operand[2], false)
     end
-    if kernel.exchanges then table.insert(list, 2, "model *m") end
     if kernel.draws then list[#list + 1] = target.iteration end
     for _, flag in ipairs(kernel.flags) do list[#list + 1] = "bool " .. flag end
     if kernel.ends then list[#list + 1] = "bool last" end

@@ -84,7 +84,7 @@ local function tensor_count(g)
 end
 
 -- Whether a handler can see gradients: a rank has the whole of each, or gathers it.
-local function handles(g) return not g.sharded.gradients and not g.handlers end
+local function handles(g) return not g.sharded.gradients end
 
 -- How flush starts the buckets that only the last micro-step of a full cycle starts.
 local function late_starts(g)
@@ -155,7 +155,11 @@ local function handler_section(g, config, name)
     end
     return { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
         by_sum = config.loss.weight == "sum",
-        divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } }
+        divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or ""),
+        groups = g.handlers and #config.rank_groups or 0,
+        handlers = text.block(table.concat(ordered.collect(g.handlers and g.buckets or {}, function(bucket)
+            return tostring((bucket.handler or 0) - 1)
+        end), ", ")) } }
 end
 
 -- library_steps.c: micro-batches, the boundary, the spec's own data.

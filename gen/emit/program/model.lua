@@ -76,13 +76,16 @@ local function fixed_bytes(facts)
     return sum
 end
 
--- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
+-- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks. What a device has for
+-- itself is a field of the model.
 local function planned_bytes(facts)
-    local list = { "int64_t planned = PLANNED_BYTES;" }
+    local list, on_host = { "int64_t planned = PLANNED_BYTES;" }, {}
+    for _, arena in ipairs(facts.arenas) do on_host[arena.name] = true end
     for _, arena in ipairs(facts.arenas) do
+        local name = arena.name:gsub("^device_", "")
         if arena.sharded then
-            list[#list + 1] = ("planned += (int64_t)m->memory[ARENA_%s].bytes;"):format(
-                arena.name:gsub("^device_", ""):upper())
+            list[#list + 1] = ("planned += (int64_t)m->%s;"):format(on_host[name]
+                and ("memory[ARENA_%s].bytes"):format(name:upper()) or name .. "_bytes")
         end
     end
     if #list == 1 then list[1] = "const " .. list[1] end

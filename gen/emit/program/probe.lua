@@ -159,7 +159,8 @@ local function probes_text(config, context, header, found, own)
         own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
         context.target.device and { "device", { half = own.half, rows = row_distances(found, own.seen) } }
             or { "host", { half = own.half } },
-        { "functions", { name = text.ident(config.name), macros = block_of(own.macros), watched = found.watched } },
+        { "functions", { name = text.ident(config.name), macros = block_of(own.macros), watched = found.watched,
+            device = context.target.device or false } },
     })
 end
 

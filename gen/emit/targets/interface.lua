@@ -16,6 +16,7 @@ interface.fields = {
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
     field("gathers", "boolean", "whether kernels can gather from other processes, as ops of the catalog with "
         .. "`exchanges` do", true),
+    field("gather_parameters", "table", "the parameters of such a kernel, behind first_parameters", true),
     field("rank_groups", "boolean", "whether groups of ranks can exchange apart from others", true),
     field("narrow_wire", "boolean", "whether parts of the gradient, and chunks of "
         .. "parameters, can travel to other processes in 16 bits", true),

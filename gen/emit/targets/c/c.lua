@@ -106,6 +106,7 @@ function c.scalar(name) return name end
 --- The text before the parameters of a kernel, and the first parameters of all kernels.
 function c.open(name) return ("static void %s("):format(name) end
 c.first_parameters = { "ga_worker *w" }
+c.gather_parameters = { "model *m" }
 
 c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
 c.nominal, c.scaler_argument = "m->nominal", "&SCALER, "

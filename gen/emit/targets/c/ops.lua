@@ -164,13 +164,6 @@ add("batchnorm", function(arguments, node)
     arguments.value = text.block(c_text.stored(node.outs.y.tensor,
         ("(%s - middle) * factor + shift"):format(c_text.load(node.ins.x, "x[i]"))))
 end)
-add("batchnorm_dx", function(arguments, node)
-    arguments.n = text.block(node.ins.count and "count[0]" or "(real)ROWS * S")
-end)
-add("batchnorm_running", function(arguments, node)
-    arguments.joined = node.ins.count ~= nil
-    if arguments.joined then arguments.unbiased = text.block("unbiased") end
-end)
 -- dy and x have the same type.
 add("batchnorm_sums", function(arguments, node) arguments.half = graph.is_half(node.ins.x) end)
 help("row_sums", "batchnorm_stats", "batchnorm_sums")

@@ -72,7 +72,9 @@ local function update_text(g, config, context, found, header)
         rate.functions(config, context.target),
         g.ranks and { "small_sum", { split = clip.weights_first(g, config), largest = clip.takes_largest(config),
             lists = g.handlers and #config.rank_groups or 0 } },
-        g.handlers and { "shares", handlers.shares(g, config) } or false,
+        g.handlers and { "shares", handlers.shares(g, config, "m", function(number)
+            return ("ga_comm_group_size(m->comm, %d)"):format(number)
+        end) } or false,
         clip.weights_first(g, config) and { "sum_up", { totals = step.totals(config, template),
             shares = g.handlers ~= nil } },
         scaler.definition(config), step.decision(g, config, found.updates, context, template), { "handlers", {} },

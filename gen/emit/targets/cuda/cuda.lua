@@ -184,4 +184,7 @@ function cuda.open(name, launch) return ("GA_KERNEL(%d) %s("):format(launch.thre
 --- Kernels have no parameter for a worker.
 cuda.first_parameters = {}
 
+--- The parameters of a kernel that reads what all ranks gave (gather_statistics in step.c).
+cuda.gather_parameters = { "const double *all", "int ranks" }
+
 return cuda

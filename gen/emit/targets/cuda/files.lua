@@ -6,6 +6,7 @@ local cuda_step = require "emit.targets.cuda.step"
 local graphs = require "emit.targets.cuda.graphs"
 local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
+local statistics = require "emit.program.statistics"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
 
@@ -14,6 +15,9 @@ local cuda_files = {}
 local PAGE = 4096
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
+
+-- The arena that only a device with twins reserves (runtime/device/twins.c).
+local PARTS = "device_parts"
 
 -- Arenas of which no file has anything.
 local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
@@ -28,7 +32,7 @@ function cuda_files.arenas(g, config, add)
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     local parts = hopper.parts_bytes(hopper.of_graph(g))
-    if parts then add("device_parts", parts, "device: parts of products, on sm_90", "device") end
+    if parts then add(PARTS, parts, "device: parts of products, on sm_90 alone", "device") end
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -36,11 +40,15 @@ function cuda_files.arenas(g, config, add)
             add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
         end
     end
+    local numbers = statistics.most(g, config.ops)
+    if numbers > 0 then
+        add("device_statistics", numbers * 8, "device: statistics of batchnorm, of all ranks", "device", nil, true)
+    end
     add("transfer", PAGE + 2 * layered, "pinned: between host and device", "pinned")
 end
 
 local function device_arenas(facts)
-    return ordered.collect(facts.arenas, function(a) return a.memory == "device" and a or nil end)
+    return ordered.collect(facts.arenas, function(a) return a.memory == "device" and a.name ~= PARTS and a or nil end)
 end
 
 -- Fields of `model` that only a program with a device has.
@@ -70,6 +78,7 @@ local function model_fields(g, config)
         "bool begun;                 /* and its work */",
         "bool goes_on;               /* nothing is to be done between the coming cycle and the next one */",
         "bool eager;                 /* kernel by kernel, without graphs */",
+        "ga_event probed[2];         /* of train-probe: before and behind a kernel */",
     }
     if #hopper.of_graph(g) > 0 then
         common[#common + 1] = "ga_twins twins;             /* products with two kernels, and which are taken */"
@@ -85,6 +94,9 @@ local function model_fields(g, config)
             "ga_event forked, joined;",
         }
         local left, gathered = windows.events(g), chunks.events(g)
+        if config.sync_batchnorm then
+            ranks[#ranks + 1] = "size_t statistics_bytes;         /* statistics of batchnorm, of all ranks */"
+        end
         if left > 0 then ranks[#ranks + 1] = ("ga_event left[%d]; /* a bucket has left its window */"):format(left) end
         if gathered > 0 then
             ranks[#ranks + 1] = ("ga_event gathered[%d]; /* a chunk is in its window */"):format(gathered)
@@ -111,7 +123,8 @@ function cuda_files.sizes(config, context)
     local twins = #hopper.of(context.kernels)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
-        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil }
+        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil,
+        twins > 0 and ("PARTS_BYTES = %d, /* of their parts */"):format(hopper.parts_bytes(context.kernels)) or nil }
 end
 
 --- More arguments of model.c.
@@ -151,8 +164,8 @@ function cuda_files.makefile()
     return { device = true, libs = text.block(" -ldl") }
 end
 
-local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/tuning", "device/twins",
-    "files/sha256" }
+local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "device/kernel_parts",
+    "device/tuning", "device/twins", "files/sha256" }
 
 --- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)

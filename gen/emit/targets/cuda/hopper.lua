@@ -26,6 +26,7 @@ local BLOCKS, FEW = 132, 4
 local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
 
 -- The architecture that has these instructions, and no other.
+local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 local function blocks_of(g)
@@ -91,9 +92,11 @@ local function sums_of(g, sums, operands)
 end
 
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
---- kernel's launch; nil if it has none: a small one, or one whose rows are no whole chunks.
+--- kernel's launch; nil if it has none: a small one, one whose rows are no whole chunks, or one of a program for other
+--- devices (target { arch }).
 function hopper.twin(g, kernel, operands, arguments)
     local a, b = operands.a, operands.b
+    if (kernel.arch or ARCH) ~= ARCH then return nil end
     if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
     return { blocks = blocks_of(g), tiles = has_parts(g) and ceil(g.M, TALL) * ceil(g.N, WIDE) or 0,
         shape = arguments.shape,

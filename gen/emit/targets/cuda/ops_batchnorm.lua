@@ -7,6 +7,7 @@ local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local kernels_batchnorm = require "emit.kernels.batchnorm"
 local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
 local ops = require "emit.targets.ops"
 local text = require "base.text"
 
@@ -109,6 +110,12 @@ local function launch_of(name)
     end
 end
 
+-- The launch of a kernel behind a gather, to which the rank gives two inputs of each channel and the count of its
+-- values, 0: none.
+local function gathering(node, first, second, values)
+    return ordered.copy(launches.full(node.size.C), { gathers = { first, second, node.size.C, values } })
+end
+
 --- Sets the entries of batchnorm ops in the target's table.
 function batchnorm.set(list)
     for _, name in ipairs { "batchnorm_stats", "batchnorm", "batchnorm_sums", "batchnorm_dx" } do
@@ -123,6 +130,8 @@ function batchnorm.set(list)
     list.batchnorm_stats.block = function(kernel)
         return kernel.node.ins.tiles and "batchnorm_joined" or "batchnorm_stats"
     end
+    list.batchnorm_join.launch = function(node) return gathering(node, "own_mean", "own_var", node.attrs.n) end
+    list.batchnorm_join_sums.launch = function(node) return gathering(node, "own_sum", "own_moment", 0) end
     for _, name in ipairs { "batchnorm_running", "batchnorm_collect", "batchnorm_add" } do
         list[name].launch = function(node) return launches.full(node.size.C) end
     end

@@ -9,11 +9,13 @@ local cuda = require "emit.targets.cuda.cuda"
 local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
 local graphs = require "emit.targets.cuda.graphs"
+local handlers = require "emit.boundary.handlers"
 local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
+local statistics = require "emit.program.statistics"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
@@ -29,8 +31,16 @@ local THREADS = 256
 -- Rows { type, text, comment, count }; a row without comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", #config.sums } }
+    local shares
     for _, row in ipairs(division.step_rows(g, config)) do
-        rows[#rows + 1] = { row[1] == "integer" and "long long" or row[1], row[2], row[3], row[4] }
+        if row[1] == "real" then shares = row else
+            rows[#rows + 1] = { row[1] == "integer" and "long long" or row[1], row[2], row[3], row[4] }
+        end
+    end
+    local groups = g.handlers and #config.rank_groups
+    if groups then
+        rows[#rows + 1] = { "long long", ("lists[%d]"):format(groups), "this rank's list of each group", groups }
+        rows[#rows + 1] = { "long long", ("list_ranks[%d]"):format(groups), "ranks of that list", groups }
     end
     local rest = {
         { "double", "nominal", "weight of a full cycle over all ranks", 1 },
@@ -51,10 +61,11 @@ local function step_rows(g, config, scalars)
             .. "gradient of the cycle's mean loss with respect to one row's loss", 1 },
         { "real", factor, ("nominal / true weight%s, times the clip factor"):format(scaler.over(config)), factors },
     }
-    if clip.writes(config) then
-        reals[2][3] = "of clipping by the norm"
+    if clip.writes(config) then reals[2][3] = "of clipping by the norm" end
+    if clip.weights_first(g, config) then
         table.insert(reals, 2, { "real", "mean", "nominal / true weight" .. scaler.over(config), 1 })
     end
+    reals[#reals + 1] = shares
     if config.schedule.fields.by == "epoch" then
         rows[#rows + 1] = { "long long", "epoch_cycles", "cycles of an epoch", 1 }
     end
@@ -104,14 +115,23 @@ local function boundary_kernels(g, config, context, found)
         list[#list + 1] = { name = name, launch = launch, parameters = parameters,
             text = template(name, arguments).text:gsub("\n+$", "\n") }
     end
-    if clip.writes(config) then
-        add("sum_up", { blocks = 1, threads = 32 }, { "step *s" },
-            { totals = step.totals(config, template) })
+    if clip.weights_first(g, config) then
+        local shares = g.handlers and handlers.shares(g, config, "s", function(number)
+            return ("s->list_ranks[%d]"):format(number - 1)
+        end)
+        add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = step.totals(config, template),
+            ranks = config.ranks, by_sum = shares and shares.by_sum, shares = shares and shares.lines or false })
     end
     if config.mode.ranks then
-        add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
+        add("small_values", { blocks = 1, threads = 32 }, { "step *s" },
+            { lists = g.handlers and #config.rank_groups or 0 })
         add("own_norms", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" },
             { threads = THREADS, largest = clip.takes_largest(config) })
+    end
+    if config.sync_batchnorm then
+        add("give_statistics", { blocks = ("(unsigned)((channels + %d) / %d)"):format(THREADS - 1, THREADS),
+            threads = THREADS }, { "double *own", "const real *first", "const real *second", "int channels",
+            "double values" }, { threads = THREADS })
     end
     if g.sharded.gradients then
         add("take_part", { blocks = ("(unsigned)((n + %d) / %d)"):format(THREADS - 1, THREADS), threads = THREADS },
@@ -162,12 +182,17 @@ end
 
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)
-    local run, parameters, arguments = kernel.over_run, { "queue *q" }, {}
+    local run, l = kernel.over_run, kernel.launch
+    local parameters, arguments, out = { "queue *q", l.gathers and "model *m" or nil }, {}, {}
     for i, p in ipairs(kernel.parameters) do
-        if not run or p == "const step *s" then parameters[#parameters + 1] = cuda.operand_parameter(p) end
+        local found = l.gathers and ordered.find(cuda.gather_parameters, p) or run and p ~= "const step *s"
+        if not found then parameters[#parameters + 1] = cuda.operand_parameter(p) end
         arguments[i] = "&" .. p:match("([%a_][%w_]*)$")
     end
-    local out, l = {}, kernel.launch
+    if l.gathers then
+        out = { ("    ga_address all = gather_statistics(q, m, %s);"):format(table.concat(l.gathers, ", ")),
+            "    int ranks = ga_nccl_size(m->nccl);" }
+    end
     for _, p in ipairs(kernel.more or {}) do parameters[#parameters + 1] = p end   -- for the number of blocks alone
     if run then
         table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
@@ -265,11 +290,20 @@ end
 
 -- How buckets are exchanged, from the flat space or from windows.
 local function bucket_section(g, arguments)
-    if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
+    if not g.sharded.gradients then
+        return { "buckets", { overlap = arguments.overlap, grouped = g.handlers ~= nil } }
+    end
     local _, first = windows.gap_tables(g)
     local own = ordered.copy(arguments, { gap_rows = first })
     own.parameters = nil            -- the host clears no gaps
     return { "windows", own }
+end
+
+-- The numbers that a rank gives when statistics of batchnorm are gathered.
+local function statistics_sizes(g, config)
+    return text.block(table.concat(ordered.collect(statistics.list(g, config.ops), function(x)
+        return tostring(x.bytes // 8)
+    end), ", "))
 end
 
 -- Exchanges of ranks in micro-steps and at the boundary, in front of their callers.
@@ -280,9 +314,12 @@ local function exchanges(g, config, context, buckets)
         bucket_section(g, buckets),
         divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
         divided and { "chunks", {} } or g.sharded.state and { "gather", {} },
-        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements } }
-            or { "connect", { sharded = g.sharded.state } },
-        { "small_sum", { split = clip.writes(config) } },
+        config.sync_batchnorm and { "statistics", { sizes = statistics_sizes(g, config) } },
+        divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements,
+            statistics = config.sync_batchnorm } }
+            or { "connect", { sharded = g.sharded.state, grouped = g.handlers ~= nil,
+                statistics = config.sync_batchnorm } },
+        { "small_sum", { split = clip.weights_first(g, config) } },
     })
     return text.block((list:gsub("\n+$", "")))
 end
@@ -297,8 +334,8 @@ local function step_text(g, config, context, header)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
-            twins = twins } },
-        ranks and { "order", {} }, { "includes", {} },
+            twins = twins, statistics = config.sync_batchnorm } },
+        ranks and { "order", {} }, { "includes", { statistics = config.sync_batchnorm } },
         b.ranges, b.cut, exchanges(g, config, context, b.buckets),
         { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
@@ -308,12 +345,13 @@ local function step_text(g, config, context, header)
         { "graphs", { play_cases = play, micro_cases = micro } },
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
-        { "evaluations", { name = name, chunked = chunked } },
+        { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
             gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
-            split = ranks and clip.writes(config) } },
+            split = ranks and clip.weights_first(g, config),
+            lists = g.handlers and #config.rank_groups or 0 } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
         { "load", { name = name, sharing = sharing, twins = twins } },
     })
