@@ -229,10 +229,16 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
     auto stage_of = [&](int j0) { return shared + (OWN + j0 / ROWS % 2 * 2 * ROWS) * BYTES; };
+//% if tile.mask then
+    auto mask_of = [&](int j0) { return (int *)(shared + (OWN + 4 * ROWS) * BYTES) + j0 / ROWS % 2 * ROWS; };
+//% end
     auto begin = [&](int j0) {
         const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
         ga_rows_begin<ROWS, D>(stage_of(j0), key + at, K_ROW, $(shape.keys) - j0);
         ga_rows_begin<ROWS, D>(stage_of(j0) + ROWS * BYTES, value + at, K_ROW, $(shape.keys) - j0);
+//% if tile.mask then
+        ga_mask_begin<ROWS>(mask_of(j0), mask + $(shape.key_row) + j0, $(shape.keys) - j0);
+//% end
     };
     const float scale = $(softmax.scale) * GA_LOG2_E;
     float sum[TALL][ga_rows<D>::CHUNKS][4] = {}, total[TALL][2] = {}, largest[TALL][2];
@@ -246,6 +252,9 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
         if (j0 + ROWS < stop) begin(j0 + ROWS);
         ga_copy_commit();
         float score[TALL][ROWS / 8][4];
+//% if tile.mask then
+        const int *of_keys = mask_of(j0);
+//% end
         ga_row_dots<TALL, ROWS, D>(score, shared + own * BYTES, stage_of(j0), lane);
         if ($(visible.edge))
             ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
@@ -289,10 +298,13 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     $out *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
     auto stage_of = [&](int number) { return shared + (OWN + number % 2 * ROWS) * (2 * BYTES); };
+//% if tile.mask then
+    int *const of_mask = (int *)(shared + (OWN + 2 * ROWS) * (2 * BYTES) + 16 * ROWS); /* of OWN keys, or twice ROWS */
+//% end
     if (blockIdx.x < KEY_BLOCKS) {
         $(tensor_gradients_of_keys { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout, type = type })
     } else {
-        $(tensor_gradients_of_queries { shape = shape, visible = visible, softmax = softmax, dropout = dropout, type = type })
+        $(tensor_gradients_of_queries { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout, type = type })
     }
 }
 
@@ -330,8 +342,14 @@ float d_key[TALL][ga_rows<D>::CHUNKS][4] = {}, d_value[TALL][ga_rows<D>::CHUNKS]
 if (steps > 0) {
     ga_rows_begin<OWN, D>(shared, key + at, K_ROW, m);
     ga_rows_begin<OWN, D>(shared + OWN * BYTES, value + at, K_ROW, m);
+//% if tile.mask then
+    ga_mask_begin<OWN>(of_mask, mask + $(shape.key_row) + j0, m);
+//% end
     begin(0), end(0);
 }
+//% if tile.mask then
+const int *of_keys = of_mask;
+//% end
 ga_copy_commit();
 for (int step = 0; step < steps; step++) {
     ga_copy_wait<0>();
@@ -365,7 +383,7 @@ ga_scale(d_key, $(softmax.scale));
 ga_rows_store<D>(shared, d_key, own, lane, dk + at, K_ROW, m);
 ga_rows_store<D>(shared, d_value, own, lane, dv + at, K_ROW, m);
 
-//@ tensor_gradients_of_queries(shape, visible, softmax, dropout, type)
+//@ tensor_gradients_of_queries(shape, tile, visible, softmax, dropout, type)
 //% -- In attend_dx_tensor: the gradients of OWN queries, summed over the keys; those with the most keys come first.
 enum { KEYS = ROWS };
 const int tile = blockIdx.x - KEY_BLOCKS, i0 = (TILES - 1 - tile % TILES) * OWN, h = tile / TILES % HEADS;
@@ -381,6 +399,9 @@ auto begin = [&](int j0) {
     const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
     ga_rows_begin<ROWS, D>(stage_of(j0 / ROWS), key + at, K_ROW, $(shape.keys) - j0);
     ga_rows_begin<ROWS, D>(stage_of(j0 / ROWS) + ROWS * BYTES, value + at, K_ROW, $(shape.keys) - j0);
+//% if tile.mask then
+    ga_mask_begin<ROWS>(of_mask + j0 / ROWS % 2 * ROWS, mask + $(shape.key_row) + j0, $(shape.keys) - j0);
+//% end
 };
 ga_rows_begin<OWN, D>(shared, query + (row + i0) * Q_ROW + h * D, Q_ROW, n);
 ga_rows_begin<OWN, D>(shared + OWN * BYTES, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n);
@@ -400,6 +421,9 @@ for (int j0 = 0; j0 < stop; j0 += ROWS) {
     if (j0 + ROWS < stop) begin(j0 + ROWS);
     ga_copy_commit();
     const ga_byte *keys = stage_of(j0 / ROWS);
+//% if tile.mask then
+    const int *of_keys = of_mask + j0 / ROWS % 2 * ROWS;
+//% end
     float p[TALL][ROWS / 8][4], ds[TALL][ROWS / 8][4];
     ga_row_dots<TALL, ROWS, D>(p, shared + own * BYTES, keys, lane);
     ga_row_dots<TALL, ROWS, D>(ds, shared + (OWN + own) * BYTES, keys + ROWS * BYTES, lane);

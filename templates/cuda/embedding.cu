@@ -28,11 +28,11 @@ GA_KERNEL($threads) $fn($params) {
     for (int r = me; r < OWN; r += THREADS) count[r] = 0;
     __syncthreads();
     for (int i = me * FEW; i < IDS; i += THREADS * FEW) {
-        const auto of_ids = ga_read<FEW>(ids + i);
+        const auto some = ga_read<FEW>(ids + i);
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
-            const int id = of_ids.at[k], r = id - from;
-            before += r < 0 && id >= 0;
+            const int r = some.at[k] - from;
+            before += r < 0 && some.at[k] >= 0;
             if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
         }
     }
@@ -45,7 +45,13 @@ GA_KERNEL($threads) $fn($params) {
         if (r < rows || from + rows == ROWS) first[from + r] = sum;
     }
     for (int i0 = 0; i0 < IDS; i0 += THREADS) {
-        const int id = i0 + me < IDS ? ids[i0 + me] : -1, r = id - from;
+        if (me * FEW < THREADS && i0 + me * FEW < IDS) {
+            const auto some = ga_read<FEW>(ids + i0 + me * FEW);
+#pragma unroll
+            for (int k = 0; k < FEW; k++) piece[me * FEW + k] = some.at[k];
+        }
+        __syncthreads();
+        const int id = i0 + me < IDS ? piece[me] : -1, r = id - from;
         const bool own = id >= 0 && r >= 0 && r < rows;
         if (!__syncthreads_or(own)) continue;
         const unsigned of_warp = __ballot_sync(GA_ALL_LANES, own);
@@ -67,12 +73,12 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ embedding_dw(fn, params, source, threads, rows, C, few, adds, padding, out, store)
+//@ embedding_dw(fn, params, source, threads, rows, C, few, places, adds, padding, out, store)
 /* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id, in their order; one
  * block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, THREADS = $threads };
+    enum { C = $C, FEW = $few, PLACES = $places, THREADS = $threads }; /* PLACES: read at once */
     const int r = blockIdx.x, from = first[r];
 //% if padding then
     const int to = r == $padding ? from : first[r + 1];  // padding: no gradient
@@ -84,10 +90,15 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     for (int c = threadIdx.x * FEW; c < C; c += THREADS * FEW) {
         real sum[FEW] = {};
-        for (int k = from; k < to; k++) {
-            const auto of_dy = ga_read<FEW>(dy + (ga_int64)order[k] * C + c);
+        for (int first_place = from - from % PLACES; first_place < to; first_place += PLACES) {
+            const auto places = ga_read<PLACES>(order + first_place);
 #pragma unroll
-            for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]);
+            for (int k = 0; k < PLACES; k++) {
+                if (first_place + k < from || first_place + k >= to) continue;
+                const auto of_dy = ga_read<FEW>(dy + (ga_int64)places.at[k] * C + c);
+#pragma unroll
+                for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]);
+            }
         }
         const ga_int64 first_of_row = (ga_int64)r * C + c;
         ga_few<$out, FEW> row;

@@ -113,6 +113,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
         }
         ga_write_within<C, ROW, FEW>(d, first, to);
+        if (C + FEW - 1 <= THREADS * FEW) return; /* a short row: each thread has written its only ones */
     }
 }
 
@@ -173,8 +174,8 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) sums[SUM_MICRO] = weight;
 }
 
-//@ tally(fn, params, source, threads, each, few, targets, weighted, weights, samples, micro)
-/* $fn: adds the losses and their weight to the sums of the cycle: each thread its rows, then in one order
+//@ tally(fn, params, source, threads, counted, chunk, targets, weighted, weights, samples, micro)
+/* $fn: adds the losses and their weight to the sums of the cycle: each thread its part, then in one order
 //% if samples then
  * a row with a target that counts weighs 1
 //% elseif micro then
@@ -182,36 +183,41 @@ GA_KERNEL($threads) $fn($params) {
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { EACH = $each, FEW = $few, THREADS = $threads }; /* EACH: losses of a row */
+//% if chunk.is_row then
+    enum { CHUNK = $(chunk.losses), FEW = $(chunk.few), THREADS = $threads }; /* CHUNK: losses of a row */
+//% else
+    enum { CHUNK = $(chunk.losses), FEW = $(chunk.few), THREADS = $threads };
+//% end
 //% if weighted then
     static const real class_weight[] = {
         $weights
     };
 //% end
     __shared__ double scratch[GA_LANES];
+    __shared__ ga_sums here;
+    ga_copy(&here, (const ga_sums *)sums);
     double total = 0, weight = 0, count = 0;
-    for (ga_int64 row = threadIdx.x; row < micro->rows; row += THREADS) {
+    const ga_int64 n = $counted;
+    for (ga_int64 first = threadIdx.x * CHUNK; first < n; first += THREADS * CHUNK) {
         double of_row = 0;
-        for (ga_int64 first = row * EACH; first < (row + 1) * EACH; first += FEW) {
-            const auto of_loss = ga_read<FEW>(loss + first);
+        for (ga_int64 i = first; i < first + CHUNK; i += FEW) {
+            const auto some = ga_read<FEW>(loss + i);
 //% if targets then
-            const auto of_target = ga_read<FEW>(target + first);
+            const auto of_target = ga_read<FEW>(target + i);
 //% end
 #pragma unroll
             for (int k = 0; k < FEW; k++) {
 //% if targets then
-                if (of_target.at[k] == IGNORE) continue;
-//% end
-                total += of_loss.at[k];
-                count += 1;
-//% if weighted then
-                of_row += class_weight[of_target.at[k]];
+                if (of_target.at[k] == IGNORE || i + k >= n) continue;
 //% else
-                of_row += 1;
+                if (i + k >= n) continue;
 //% end
+                total += some.at[k];
+                count += 1;
+                of_row += $(chunk.of_loss);
             }
         }
-//% if samples then
+//% if chunk.is_row then
         weight += of_row > 0;
 //% else
         weight += of_row;
@@ -221,6 +227,7 @@ GA_KERNEL($threads) $fn($params) {
     weight = ga_block_sum(weight, scratch);
     count = ga_block_sum(count, scratch);
     if (threadIdx.x == 0) {
+        double *sums = here.at;
         sums[SUM_ROWS] += (double)micro->rows;
         sums[SUM_COUNT] += count;
 //% if micro then
@@ -233,6 +240,8 @@ GA_KERNEL($threads) $fn($params) {
         sums[SUM_LOSS] += total;
         sums[SUM_WEIGHT] += weight;
     }
+    __syncthreads();
+    ga_copy((ga_sums *)sums, &here);
 }
 
 //@ tally_errors(fn, params, source, threads, counted)
@@ -329,27 +338,34 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) sums[$sum] += total;
 }
 
-//@ tally_hits(fn, params, source, threads, counted, sum, f1)
+//@ tally_hits(fn, params, source, threads, counted, few, sum, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { THREADS = $threads };
+    enum { FEW = $few, THREADS = $threads };
     const ga_int64 n = $counted;
     __shared__ double scratch[GA_LANES];
+    __shared__ ga_sums here;
+    ga_copy(&here, (const ga_sums *)sums);
 //% if f1 then
     double total = 0, found = 0, missed = 0;
 //% else
     double total = 0;
 //% end
-    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
-        if (target[i] == IGNORE) continue;
-        total += hits[i];
+    for (ga_int64 i = threadIdx.x * FEW; i < n; i += THREADS * FEW) {
+        const auto of_hits = ga_read<FEW>(hits + i);
+        const auto of_target = ga_read<FEW>(target + i);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            if (of_target.at[k] == IGNORE || i + k >= n) continue;
+            total += of_hits.at[k];
 //% if f1 then
-        if (target[i] == 1) (hits[i] > 0 ? found : missed) += 1;
+            if (of_target.at[k] == 1) (of_hits.at[k] > 0 ? found : missed) += 1;
 //% end
+        }
     }
     total = ga_block_sum(total, scratch);
 //% if f1 then
@@ -357,12 +373,14 @@ GA_KERNEL($threads) $fn($params) {
     missed = ga_block_sum(missed, scratch);
 //% end
     if (threadIdx.x == 0) {
-        sums[$sum] += total;
+        here.at[$sum] += total;
 //% if f1 then
-        sums[SUM_FOUND] += found;
-        sums[SUM_MISSED] += missed;
+        here.at[SUM_FOUND] += found;
+        here.at[SUM_MISSED] += missed;
 //% end
     }
+    __syncthreads();
+    ga_copy((ga_sums *)sums, &here);
 }
 
 //@ hit(fn, params, source, threads, type, x, best, rows, C, row)
@@ -373,7 +391,9 @@ GA_KERNEL($threads) $fn($params) {
     const ga_int64 i = blockIdx.x;
     const $type *row = logits + (ga_int64)$row * i;
     int best = threadIdx.x < C ? (int)threadIdx.x : 0;
+//% if C > 32 then
     for (int c = best + GA_LANES; c < C; c += GA_LANES) best = $x > $best ? c : best;
+//% end
     real largest = $best;
     for (int step = GA_LANES / 2; step > 0; step /= 2) {
         const real other = __shfl_xor_sync(GA_ALL_LANES, largest, step);

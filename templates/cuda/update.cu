@@ -25,10 +25,7 @@ GA_KERNEL($threads) $fn($params) {
     $name = ga_block_sum($name, scratch);
 //% end
     bad = ga_block_sum(bad, scratch);
-    if (threadIdx.x == 0) {
-        partials[2 * blockIdx.x] = $name;
-        partials[2 * blockIdx.x + 1] = bad;
-    }
+    if (threadIdx.x == 0) ga_write(partials + 2 * blockIdx.x, ga_few<double, 2>{$name, bad});
 }
 
 //@ totals(ranks, by_sum, divisor, full)
@@ -206,27 +203,34 @@ bad = ga_block_sum(bad, scratch);
 /* decide: the decision about the update, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
 //% if ranks then
-GA_KERNEL($threads) decide(step *s) {
+GA_KERNEL($threads) decide(step *all) {
     double bad;
 //% else
-GA_KERNEL($threads) decide(step *s, const double *partials) {
+GA_KERNEL($threads) decide(step *all, const double *partials) {
     __shared__ double scratch[GA_LANES];
     double bad = 0;
 //% end
+    __shared__ step here;
+    step *const s = &here;
+    ga_copy(s, all);
+    __syncthreads();
     $norm
-    if (threadIdx.x != 0) return;
-    s->nonfinite = bad;
-    $totals
-    s->grad_norm = $grad_norm;
-    s->skip = $skip;
-    $outliers
-    $factor
-    $rate_lines
-    $scalars
-    $scale_moved
-    s->update += !s->skip;
-    s->cycle++;
-    for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
+    if (threadIdx.x == 0) {
+        s->nonfinite = bad;
+        $totals
+        s->grad_norm = $grad_norm;
+        s->skip = $skip;
+        $outliers
+        $factor
+        $rate_lines
+        $scalars
+        $scale_moved
+        s->update += !s->skip;
+        s->cycle++;
+        for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
+    }
+    __syncthreads();
+    ga_copy(all, s);
 }
 
 //@ scaler(growth_factor, backoff_factor, min_scale, max_scale, growth_interval, hysteresis)
@@ -302,14 +306,20 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes)
+//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes, kept)
 /* $fn, over a multiple of 16 elements:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     enum { FEW = $few };
+//% if kept then
+    const step here = *s; /* its numbers stay in registers */
+//% end
     for (ga_int64 first = ga_thread_first() * FEW; first < count; first += ga_thread_count() * FEW) {
+//% if kept then
+        const step *const s = &here;
+//% end
         $reads
 #pragma unroll
         for (int k = 0; k < FEW; k++) {

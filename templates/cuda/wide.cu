@@ -34,5 +34,6 @@ GA_DEVICE void ga_each_of_row(const T *row, ga_int64 number, F see) {
 #pragma unroll
         for (int e = 0; e < FEW; e++)
             if (first + e >= 0 && first + e < C) see(first + e, ga_get(few.at[e]));
+        if (C + FEW - 1 <= THREADS * FEW) return; /* a short row: each thread has seen its only ones */
     }
 }

@@ -339,7 +339,7 @@ int $(name)_model_exchange(model *m, ga_err *e) {
 //@ memory(name, by_epoch, uploads, downloads, parallel, split, lists)
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
-    memcpy(s->sums, m->sums, sizeof s->sums);
+    memcpy(s->sums, m->sums, sizeof m->sums);
     s->nominal = m->nominal;
     s->schedule_total = (double)m->schedule_total;
 //% if by_epoch then

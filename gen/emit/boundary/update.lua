@@ -301,8 +301,11 @@ local function few_kernel(g, config, context, kernel, body, few)
     table.move(body.stores, 1, #body.stores, #lines + 1, lines)
     last_operands(kernel)
     local reads, writes = neighbours(kernel, body.writes)
+    local used = table.concat(lines, "\n")
+    local kept = used:find("s->", 1, true) ~= nil and not used:find "s%->%w+%[%l"       -- those of a table stay there
     return update.render(g, kernel, config, context, "sweep_few", "elements", {
-        formula = block_of(body.formula), few = few, reads = reads, lines = block_of(lines), writes = writes })
+        formula = block_of(body.formula), few = few, reads = reads, lines = block_of(lines), writes = writes,
+        kept = kept })
 end
 
 -- A sweep over elements with the numbers of their tensor.

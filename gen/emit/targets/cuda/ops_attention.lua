@@ -12,16 +12,16 @@ local text = require "base.text"
 local ceil = launches.ceil
 
 -- The C condition that hides pairs in a tile of keys from j0 on; the tile may reach beyond the last key. of_keys: the
--- name of its extent.
+-- mask of these keys is in shared memory, by that name.
 --   visible.hidden    whether query i does not see key j
 --   visible.edge      whether a tile with queries from i0 on and KEYS keys from j0 on has pairs that are hidden
-local function add_hidden(arguments, node)
+local function add_hidden(arguments, node, of_keys)
     local shape = arguments.shape
     local hidden = { "j >= " .. shape.keys.text }
     local edge = { "j0 + KEYS > " .. shape.keys.text }
     if node.attrs.causal then hidden[2], edge[2] = "j > i", "j0 + KEYS > i0 + 1" end
     if node.ins.mask then
-        hidden[#hidden + 1] = ("mask[%s + j] == 0"):format(shape.key_row.text)
+        hidden[#hidden + 1] = of_keys and "of_keys[j - j0] == 0" or ("mask[%s + j] == 0"):format(shape.key_row.text)
         edge = { "true" }
     end
     arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
@@ -94,6 +94,7 @@ end
 
 -- tile: as above, and
 --   tile.of_keys      name of the number of tiles of keys, in C
+--   tile.mask         whether a mask comes beside the keys, 16 bytes at a time
 local function on_tensor_cores(arguments, node, kernel)
     local backward = node.op == "attend_dx"
     local d = node.attrs.d
@@ -104,13 +105,21 @@ local function on_tensor_cores(arguments, node, kernel)
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = 32 * WARPS, arch = tensor.ARCH,
         shared = backward and 2 * (own + 2 * tile.rows) * bytes + 16 * tile.rows or (own + 4 * tile.rows) * bytes }
     tile.of_keys = of_keys(arguments.shape)
+    tile.mask = node.ins.mask ~= nil and node.size.S % 4 == 0
+    if tile.mask then
+        kernel.launch.shared = kernel.launch.shared + 4 * math.max(2 * tile.rows, backward and own or 0)
+    end
+    add_hidden(arguments, node, tile.mask)
     arguments.tile = tile
 end
 
 local function add_form(arguments, node, kernel, _, dtype)
-    add_hidden(arguments, node)
-    if tensor.takes(kernel) and fits(node) then on_tensor_cores(arguments, node, kernel)
-    else by_threads(arguments, node, kernel, dtype) end
+    if tensor.takes(kernel) and fits(node) then
+        on_tensor_cores(arguments, node, kernel)
+    else
+        add_hidden(arguments, node)
+        by_threads(arguments, node, kernel, dtype)
+    end
 end
 
 -- === the entries =================================================================================

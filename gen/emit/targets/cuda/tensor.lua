@@ -13,8 +13,9 @@ local ceil = launches.ceil
 --- The least compute capability with these instructions.
 tensor.ARCH = 80
 
--- The least rows, columns and terms of a product: below half a tile, most of the multiplications would be by zeros.
-local LEAST = 32
+-- The least rows, columns and terms of a product: those of an instruction. Most multiplications of such a product are
+-- by zeros, but fewer instructions than those of threads.
+local LEAST = 16
 
 -- Elements of 16 bits in the 16 bytes of a copy.
 local CHUNK = 8
@@ -62,7 +63,7 @@ local function operand(side, term)
     return { turned = turned, stride = stride, odd = stride % CHUNK > 0 }
 end
 
---- Whether a product (op.gemm's table) is computed on tensor cores: one of 32 rows, columns and terms or more.
+--- Whether a product (op.gemm's table) is computed on tensor cores: one of 16 rows, columns and terms or more.
 function tensor.computes(g, kernel)
     return tensor.takes(kernel) and math.min(g.M, g.N, g.K) >= LEAST
 end
