@@ -288,8 +288,9 @@ words.list = {
             "x86-64-v4", "x86-64-v4-bf16", "sapphirerapids", "aarch64" },
             doc = "the profile the program is built for" }),
         field("arch", "int", { min = 50, max = 999,
-            doc = "cuda: the least compute capability, 80 = sm_80; older devices are refused. Products of 16 bits take "
-                .. "tensor cores from 80 on, and have kernels for sm_90 beside them with 90; both if nothing is said" }),
+            doc = "cuda: the least compute capability, 80 = sm_80; older devices are refused. Products of 16 bits "
+                .. "take tensor cores from 80 on, and have kernels for sm_90 beside them with 90; both if nothing is "
+                .. "said" }),
         field("threads", "int", { default = "auto", alternatives = { "auto" }, min = 1, max = 1024,
             doc = "of a process; \"auto\": as many as the work of a micro-step keeps busy, and not more than usable "
                 .. "cores" }),

@@ -50,8 +50,8 @@ void ga_handles_keep(ga_handles *h, void *handle);
 
 enum { GA_KERNEL_PARTS_MAX = 16 };
 
-/* Into how many parts a text of kernels is cut, which are compiled side by side: by its number of kernels alone, so that
- * the same text has the same entries in the cache on each machine. GAGEN_KERNEL_PARTS says another number. */
+/* Into how many parts a text of kernels is cut, which are compiled side by side: by its number of kernels alone, so
+ * that the same text has the same entries in the cache on each machine. GAGEN_KERNEL_PARTS says another number. */
 int ga_kernel_parts(const char *text);
 /* A copy of the text in which the kernels of all other parts are blank, line by line. NULL: no memory. */
 char *ga_kernel_part(const char *text, size_t bytes, int part, int parts);

@@ -1,5 +1,6 @@
-/* kernel_parts.c: a text of kernels cut into parts that are compiled side by side. A part has all functions of the text,
- * which cost little until a kernel calls them, and every so many kernels, on the lines that they have in the text. */
+/* kernel_parts.c: a text of kernels cut into parts that are compiled side by side. A part has all functions of the
+ * text, which cost little until a kernel calls them, and every so many kernels, on the lines that they have in the
+ * text. */
 #include "device/device_private.h"
 
 #include <stdlib.h>

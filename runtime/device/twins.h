@@ -68,8 +68,8 @@ typedef struct ga_twins {
     char sha256[65];                   /* of the names of those taken; "": none is */
 } ga_twins;
 
-/* Chooses for each product of t, whose fields are set but for states, parts and sha256. folder: of the program; text: that of
- * the kernels, by whose hash choices are found again. With ranks a twin is taken where all have chosen it.
+/* Chooses for each product of t, whose fields are set but for states, parts and sha256. folder: of the program; text:
+ * that of the kernels, by whose hash choices are found again. With ranks a twin is taken where all have chosen it.
  * GAGEN_TWINS=all takes each that compares right, GAGEN_TWINS=none takes none; neither is kept. Needs memory for the
  * operands of one product at a time, which is given back; where there is none, and where the driver cannot describe
  * boxes, no twin is taken and a line says so. Collective. */

@@ -1,7 +1,7 @@
 // loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
 // IGNORE, or whose row is missing (from micro->rows on), has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, rows, C, row, few, classes, type, hit, exp, log)
+//@ cross_entropy(fn, params, source, threads, rows, C, row, classes, type, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse: log of the sum of exp(logits)
 //% if classes.smooth then
@@ -9,7 +9,7 @@
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, ROW = $row, FEW = $few, THREADS = $threads }; /* ROW: from one row to the next */
+    enum { C = $C, ROW = $(row.apart), FEW = $(row.few), THREADS = $threads }; /* ROW: from one row to the next */
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
@@ -56,7 +56,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, rows, C, row, few, classes, type, out, exp, adds)
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, row, classes, type, out, exp, adds)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
 //% if classes.smooth or classes.weighted then
  * with the weights of the classes and label smoothing
@@ -64,7 +64,7 @@ GA_KERNEL($threads) $fn($params) {
  * $rows rows of $C classes, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, ROW = $row, FEW = $few, THREADS = $threads }; /* ROW: from one row to the next */
+    enum { C = $C, ROW = $(row.apart), FEW = $(row.few), THREADS = $threads }; /* ROW: from one row to the next */
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
@@ -174,7 +174,7 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) sums[SUM_MICRO] = weight;
 }
 
-//@ tally(fn, params, source, threads, counted, chunk, few, targets, weighted, weights, samples, by_rows, of_loss, micro)
+//@ tally(fn, params, source, threads, counted, chunk, targets, weighted, weights, samples, micro)
 /* $fn: adds the losses and their weight to the sums of the cycle: each thread its part, then in one order
 //% if samples then
  * a row with a target that counts weighs 1
@@ -183,10 +183,10 @@ GA_KERNEL($threads) $fn($params) {
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-//% if by_rows then
-    enum { CHUNK = $chunk, FEW = $few, THREADS = $threads }; /* CHUNK: losses of a row */
+//% if chunk.is_row then
+    enum { CHUNK = $(chunk.losses), FEW = $(chunk.few), THREADS = $threads }; /* CHUNK: losses of a row */
 //% else
-    enum { CHUNK = $chunk, FEW = $few, THREADS = $threads };
+    enum { CHUNK = $(chunk.losses), FEW = $(chunk.few), THREADS = $threads };
 //% end
 //% if weighted then
     static const real class_weight[] = {
@@ -214,10 +214,10 @@ GA_KERNEL($threads) $fn($params) {
 //% end
                 total += some.at[k];
                 count += 1;
-                of_row += $of_loss;
+                of_row += $(chunk.of_loss);
             }
         }
-//% if by_rows then
+//% if chunk.is_row then
         weight += of_row > 0;
 //% else
         weight += of_row;

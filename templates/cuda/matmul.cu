@@ -1,7 +1,7 @@
 // matmul: C(i, j) = sum over k of A(i, k) B(k, j). A block computes a tile of C from slices of A and
 // B in shared memory; the sum over k runs upwards, one fused multiply-add per step, or 16 terms on tensor cores.
 
-//@ linear(fn, params, source, threads, shape, tile, type, a, b, value, store, sums, drops)
+//@ linear(fn, params, source, threads, shape, tile, a, b, value, store, sums, drops)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
@@ -20,14 +20,14 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     for (int k0 = 0; k0 < K; k0 += DEPTH) {
         for (int s = threadIdx.x * A_FEW; s < ROWS * DEPTH; s += THREADS * A_FEW) {
             const int row = $(a.i), deep = $(a.k), i = i0 + row, k = k0 + deep;
-            ga_few<$type, A_FEW> some = {};
+            ga_few<$(tile.type), A_FEW> some = {};
             if (i < M && k < K) some = ga_read<A_FEW>(a + $(a.at));
 #pragma unroll
             for (int e = 0; e < A_FEW; e++) $(a.to) = $(a.value);
         }
         for (int s = threadIdx.x * B_FEW; s < COLUMNS * DEPTH; s += THREADS * B_FEW) {
             const int deep = $(b.k), column = $(b.j), k = k0 + deep, j = j0 + column;
-            ga_few<$type, B_FEW> some = {};
+            ga_few<$(tile.type), B_FEW> some = {};
             if (k < K && j < N) some = ga_read<B_FEW>(b + $(b.at));
 #pragma unroll
             for (int e = 0; e < B_FEW; e++) $(b.to) = $(b.value);

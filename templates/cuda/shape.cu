@@ -1,11 +1,12 @@
 // shape: values moved from one tensor to another. A tensor that is cut along an axis is seen as rows: the axes before
 // it count the rows, the axis and all behind it are one row.
 
-//@ slice_dx(fn, params, source, threads, rows, width, first, count, few, type, out, adds, store)
-/* $fn: each of $rows rows of $count at element $first of a row of $width, 0 elsewhere
+//@ slice_dx(fn, params, source, threads, slice, type, out, adds, store)
+/* $fn: each of $(slice.rows) rows of $(slice.count) at element $(slice.first) of a row of $(slice.width), 0 elsewhere
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { ROWS = $rows, WIDTH = $width, FIRST = $first, COUNT = $count, FEW = $few };
+    enum { ROWS = $(slice.rows), WIDTH = $(slice.width), FIRST = $(slice.first), COUNT = $(slice.count) };
+    enum { FEW = $(slice.few) };
     for (ga_int64 i = ga_thread_first() * FEW; i < (ga_int64)ROWS * WIDTH; i += ga_thread_count() * FEW) {
         const int r = (int)i / WIDTH, c = (int)i % WIDTH;
         ga_few<$type, FEW> of_dy = {};

@@ -31,8 +31,10 @@ local function headers_of(t)
     end)
 end
 
--- The option for the tests' own immintrin.h, whose reading is quicker, if it has all that the kernels use.
+-- The option for the tests' own immintrin.h, whose reading is quicker, if it has all that the kernels use. It has gcc's
+-- builtins.
 local function headers_for(t, folder)
+    if t.compiler then return "" end
     local known = host.read "tests/include/immintrin.h"
     for _, file in ipairs { "math.c", "kernels.c" } do
         for name in (host.read(folder .. "/" .. file) or ""):gmatch "_mm%d+_[%w_]+" do
@@ -214,7 +216,8 @@ return function(t)
         if how.watch then make[#make + 1] = "train-watch" end
         if how.predict then make[#make + 1] = "predict" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
-        make.env = environment()
+        if t.compiler then make[#make + 1] = "CC=" .. t.compiler end
+        make.env = environment(t.compiler and { "OMPI_CC=" .. t.compiler })
         return make
     end
 

@@ -22,7 +22,9 @@
 --   t.all                        whether make test-all runs; where it has whole products make test has a cover of pairs
 --   t.long()                     ends the test as not run unless make test-all runs
 --   t.environment(name)          text or nil
---   t.quick                      options of a quick compiler. The second one clears upper halves of vectors before
+--   t.compiler                   nil, or the compiler of the programs that programs.lua builds: GAGEN_TEST_CC. clang takes
+--                                half of gcc's time
+--   t.quick                      options of a quick compiler. gcc's second one clears upper halves of vectors before
 --                                calls: else exp and tanh can take ten times as long
 --   t.mpirun(ranks)              words of a command that starts ranks of this host; nil: their number comes behind
 --   t.kept(key, f)               the text f(), asked once for all tests of a process
@@ -61,7 +63,10 @@ end
 return function(native)
     local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
                 isolated = native.isolated, quick = "-O0 -fexpensive-optimizations",
+                compiler = host.environment "GAGEN_TEST_CC",
                 environment = host.environment, all = host.environment "GAGEN_TEST_ALL" ~= nil }
+
+    if t.compiler and t.compiler:find "clang" then t.quick = "-O0" end
 
     function t.equal(a, b, what)
         if not same(a, b) then

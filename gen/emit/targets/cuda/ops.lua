@@ -14,6 +14,7 @@ local norm = require "emit.kernels.norm"
 local of_attention = require "emit.targets.cuda.ops_attention"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
+local ordered = require "base.ordered"
 local pool = require "emit.kernels.pool"
 local product = require "emit.targets.cuda.product"
 local rows = require "emit.targets.cuda.rows"
@@ -192,12 +193,13 @@ end
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
 
--- Adds the distance of rows of classes, and how many of these a thread moves at once: rows behind each other begin
--- anywhere, unless a node sees only some, whose first is another each time. Few classes have a lane of a warp each.
+-- Adds how a thread moves rows of classes; rows behind each other begin anywhere, unless a node sees only some, whose
+-- first is another each time. Few classes have a lane of a warp each.
+--   row.apart, row.few     elements from one row to the next; of one that are moved at once
 local function add_classes(arguments, node, tensors, dtype)
     local row, C = tensors[1].row, node.size.C
-    arguments.row = row or C
-    arguments.few = not row and C <= 32 and 1 or few.of_rows(tensors, row or node.run and C or 0, dtype)
+    arguments.row = { apart = row or C,
+        few = not row and C <= 32 and 1 or few.of_rows(tensors, row or node.run and C or 0, dtype) }
 end
 
 add("cross_entropy", function(arguments, node, _, _, dtype)
@@ -248,13 +250,16 @@ local function few_losses(node, width, dtype)
 end
 
 -- A thread has a row of losses at once, if all that count in it weigh 1 together; else neighbours.
+--   chunk.losses, chunk.few, chunk.is_row    what a thread has, how many it moves at once; whether they are a row
+--   chunk.of_loss                            the weight of one
 add("tally", function(arguments, node, _, _, dtype)
     local by_rows = arguments.samples and arguments.each > 1
-    arguments.few = few_losses(node, by_rows and arguments.each or rows_of(node), dtype)
-    arguments.chunk, arguments.counted = by_rows and arguments.each or arguments.few, loss.counted(node)
-    arguments.of_loss = text.block(not arguments.weighted and "1" or "class_weight[of_target.at[k]]"
-        .. (arguments.samples and not by_rows and " > 0" or ""))
-    arguments.by_rows, arguments.each = by_rows, nil
+    local count = few_losses(node, by_rows and arguments.each or rows_of(node), dtype)
+    arguments.counted = loss.counted(node)
+    arguments.chunk = { losses = by_rows and arguments.each or count, few = count, is_row = by_rows,
+        of_loss = text.block(not arguments.weighted and "1" or "class_weight[of_target.at[k]]"
+            .. (arguments.samples and not by_rows and " > 0" or "")) }
+    arguments.each = nil
 end)
 for _, name in ipairs { "tally_hits", "loss_seed" } do
     add(name, function(arguments, node, _, _, dtype)
@@ -280,12 +285,11 @@ local function few_of_slice(node, dtype)
     while of.first % count > 0 or of.count % count > 0 do count = count // 2 end
     return count
 end
-add("slice_dx", function(arguments, node, kernel, _, dtype)
-    arguments.few, arguments.out = few_of_slice(node, dtype), c_text.type_of(node.outs.y.tensor)
-    arguments.adds, arguments.element = kernel.can_add or false, nil
-    arguments.store = c_text.store(kernel, "to.at[k]", "value")
-end)
-list.slice_dx.helper = "rows:half"
+set("slice_dx", { arguments = function(kernel, node, _, dtype)
+    return { slice = ordered.copy(shape.slice_of(node), { few = few_of_slice(node, dtype) }),
+        type = c_text.type_of(node.ins.dy), out = c_text.type_of(node.outs.y.tensor),
+        adds = kernel.can_add or false, store = c_text.store(kernel, "to.at[k]", "value") }
+end, helper = "rows:half" })
 launch(function(node, dtype) return over(graph.elements(node.size.S) // few_of_slice(node, dtype)) end, "slice_dx")
 
 local function few_of_dropout(node, dtype)

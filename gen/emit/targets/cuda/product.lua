@@ -47,7 +47,7 @@ end
 -- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch. Neighbouring
 -- threads load neighbouring addresses.
 --   shape.M, shape.N, shape.K    rows and columns of the result, terms of a sum
---   type                         of the operands
+--   tile.type                    of the operands
 --   a.few, a.i, a.k              neighbours that a thread loads at once; row and term, in a slice of A, of the first of
 --                                those at s; b.few, b.k, b.j likewise
 --   a.at, a.to, a.value          its place in A; the place of neighbour e in the slice, and that as a number
@@ -55,6 +55,7 @@ end
 return function(g, kernel, has_bias, dtype, sums, drops)
     local tile = tiling(g.M, g.N, dtype == "f64")
     tile.blocks = kernel.node.behind and dtype == "f64" and 1 or 2
+    tile.type = text.ident(kernel.half or "real")
     kernel.launch = { blocks = ceil(g.M, tile.rows) * ceil(g.N, tile.columns), threads = launches.THREADS }
     local function index(name, place, stride, extent, along)
         return { name = name, place = place, stride = stride, extent = extent, tile = along }
@@ -64,7 +65,7 @@ return function(g, kernel, has_bias, dtype, sums, drops)
     local b = operand("b", index("j", "column", g.b_col, g.N, "COLUMNS"), index("k", "deep", g.b_row, g.K, "DEPTH"),
         kernel, dtype)
     a.i, b.j, a.side, b.side = a.side, b.side, nil, nil
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, type = text.ident(kernel.half or "real"), a = a, b = b,
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = a, b = b,
         value = text.block(has_bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
         store = behind.store(kernel, dtype), sums = sums, drops = drops }
 end
