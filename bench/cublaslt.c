@@ -140,7 +140,8 @@ static int shortest(const bench *b, const layouts *l, const ga_address *at, floa
     return 0;
 }
 
-/* Operands of zeros would need less power, and so run faster: all bytes are 0x3c, which is a number of 0.01 to 1.1 in each type. */
+/* Operands of zeros would need less power, and so run faster: all bytes are 0x3c, in each type a number of 0.01 to
+ * 1.1. */
 static int measure(const bench *b, const product *p, ga_err *e) {
     const size_t bytes[3] = {bytes_of(p->type, p->terms, p->columns), bytes_of(p->type, p->rows, p->terms),
                              bytes_of(p->result, p->rows, p->columns)};

@@ -6,7 +6,8 @@
 --   CONFIGS="gpt2 bert resnet18 char_gpt mlp"    PRECISIONS="bf16 f32"
 --   TURNS=3, SECONDS=5        turns, and seconds of measured updates in each; three updates at least
 --   PYTHON=python3            a Python whose PyTorch has CUDA
---   RESULTS=bench/results     gpu.json and gpu.md go to a folder there, of the GPU's name; programs to OUT=out/bench-gpu
+--   RESULTS=bench/results     gpu.json and gpu.md go to a folder there, of the GPU's name
+--   OUT=out/bench-gpu         programs and data
 --   SMALL=1                   small models, as a test has them on the device library of tests/device: no record, so
 --                             RESULTS must be another folder
 local cases = dofile "bench/cases.lua"

@@ -1,4 +1,5 @@
--- gpu_kernels: the kernels of a program for a device: measured, predicted, their floor, and cuBLASLt's time for products.
+-- gpu_kernels: the kernels of a program for a device: measured, predicted, their floor, and for products cuBLASLt's
+-- time.
 local profile = require "command.profile"
 
 local gpu_kernels = {}
@@ -34,7 +35,8 @@ end
 -- Milliseconds of each kernel in an update, and of its shortest call, by train-probe.
 local function measure(folder, data, cycles)
     local found = {}
-    for _, row in ipairs(profile.measure(folder, 1, { "--data", data, "--overfit", "8", "--cycles", tostring(cycles) })) do
+    local words = { "--data", data, "--overfit", "8", "--cycles", tostring(cycles) }
+    for _, row in ipairs(profile.measure(folder, 1, words)) do
         found[row.name] = { ms = row.ms / cycles, calls = row.calls / cycles, least_us = row.least }
     end
     return found

@@ -41,7 +41,8 @@ end
 
 -- The words that generate the program of a case.
 local function generate(case, o)
-    local words = { o.gagen, case.spec, "-o", case.folder, "--target", case.target or "c", "--set", ('precision="%s"'):format(case.precision), "--set", "batch=" .. case.rows,
+    local words = { o.gagen, case.spec, "-o", case.folder, "--target", case.target or "c",
+        "--set", ('precision="%s"'):format(case.precision), "--set", "batch=" .. case.rows,
         "--set", "accumulate=" .. case.accumulate }
     if case.threads then table.move({ "--threads", tostring(case.threads) }, 1, 2, #words + 1, words) end
     if o.march then table.move({ "--march", o.march }, 1, 2, #words + 1, words) end
@@ -91,7 +92,8 @@ end
 -- PyTorch in one mode: words for bench/yardstick.py.
 local function torch_side(case, o, name, mode)
     local words = { o.python, "bench/yardstick.py", case.model, "--rows", tostring(case.rows), "--accumulate",
-        tostring(case.accumulate), "--precision", case.precision, "--seconds", tostring(o.seconds), "--least", tostring(LEAST) }
+        tostring(case.accumulate), "--precision", case.precision, "--seconds",
+        tostring(o.seconds), "--least", tostring(LEAST) }
     if case.sizes then table.move({ "--sizes", table.concat(case.sizes, ",") }, 1, 2, #words + 1, words) end
     if case.target == "cuda" then words[#words + 1] = "--cuda" end
     if case.threads then table.move({ "--threads", tostring(case.threads) }, 1, 2, #words + 1, words) end

@@ -68,7 +68,9 @@ function COMMANDS.check(o)
     if numbers then return equiv.run(o, numbers, g, c, facts.totals.flops_per_cycle) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
     for _, d in ipairs(g.decisions) do
-        if d.what == "chunks" then io.stderr:write(("%s: chunks: %s: %s\n"):format(o.spec, d.choice, d.why)) end
+        if d.what == "chunks" or d.what == "placement" then
+            io.stderr:write(("%s: %s: %s: %s\n"):format(o.spec, d.what, d.choice, d.why))
+        end
     end
     return 0
 end

@@ -5,6 +5,7 @@ local load_spec = require "spec.load"
 local options = require "spec.options"
 local ordered = require "base.ordered"
 local passes = require "passes.passes"
+local plan = require "emit.program.plan"
 local profile = require "emit.program.profile"
 local set = require "spec.set"
 local targets = require "emit.targets.targets"
@@ -68,6 +69,8 @@ local function lower(path, o, sets, choice)
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)
     c.channels, c.together = target.channels or {}, target.together or {}
+    c.placed = target.device and c.placement or nil
+    c.device_bytes = function(graph) return plan.device_bytes(plan.arenas(graph, c)) end
     c.octets = target.octets and target.octets(c) or nil
     c.strides = target.strides and target.strides(c) or nil
     c.compiler_flags, c.cpu_features = facts.flags, facts.features

@@ -6,6 +6,7 @@
 --                                  32 rows, all kept             1.8 GiB   <- fits, and is the fastest
 --                                  64 rows, light values again   2.3 GiB
 local diag = require "base.diag"
+local plan = require "emit.program.plan"
 local program = require "emit.program.program"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
@@ -21,10 +22,8 @@ local CALL = 2
 -- The bytes that the budget limits, and the predicted microseconds and operations of an update.
 local function measure(g, c)
     local facts = program.plan(g, c)
-    local bytes, time = 0, 0
-    for _, arena in ipairs(facts.arenas) do
-        if not targets.of(c).device or arena.memory == "device" then bytes = bytes + arena.bytes end
-    end
+    local bytes = targets.of(c).device and plan.device_bytes(facts.arenas) or facts.totals.bytes
+    local time = facts.placement and facts.placement.predicted_us or 0
     local call = facts.device and facts.device.call_us or CALL
     for _, kernel in ipairs(facts.kernels) do time = time + kernel.calls * (kernel.predicted_us + call) end
     return bytes, time, facts.totals.flops_per_cycle

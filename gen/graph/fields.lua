@@ -48,11 +48,17 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, partial, collected, region, "
-        .. "filled, handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; "
+        .. "filled, handler, half, gathered, state_on_host, values_on_host }; of = { first_bucket, bucket_layers }: it "
+        .. "has layers of a region; "
         .. "partial: the set of parameters of which it has some layers, where it may begin and end inside of one; "
         .. "collected: it has what a cycle collects; region: of its first parameters; filled: elements of its tensors; "
         .. "handler: that of its parameters; half, gathered: where parameters are divided, whether kernels read some "
-        .. "of them in 16 bits, and the elements of `real` that its window takes (layout)",
+        .. "of them in 16 bits, and the elements of `real` that its window takes (layout); state_on_host: the state of "
+        .. "a rank's cut lies in host memory; values_on_host: its values and gradient too (placement)",
+    placement = "{ policy, kept, pool = { elements, kept } }: where chunks lie between their uses; nil: all on the "
+        .. "device, or the target has one memory; kept: the set of buckets that gpu_margin_mem_ratio keeps there; "
+        .. "pool: device memory in which the cuts of chunks on the host stay from the forward to the backward pass, "
+        .. "kept[bucket] = where; nil: none does (placement)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "

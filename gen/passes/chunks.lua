@@ -21,10 +21,12 @@
 -- gather to its last use in each pass; chunks that are never there together share memory. An evaluation needs no chunk
 -- twice, so those that both of its passes use stay from one to the other.
 local bucket_spans = require "graph.bucket_spans"
+local diag = require "base.diag"
 local graph = require "graph.graph"
 local layer_runs = require "passes.layer_runs"
 local ordered = require "base.ordered"
 local pack = require "passes.pack"
+local text = require "base.text"
 
 local chunks = { name = "chunks", doc = "windows for parameters that are gathered before use" }
 
@@ -130,22 +132,54 @@ local function place_parameters(g)
     for _, joint in ipairs(g.joints) do joint.chunk = joint.members[1].chunk end
 end
 
+-- The blocks of all windows, and the elements that they take together, if so many gathers run ahead. gathered: the
+-- spans of each pass whose chunks it gathers; steps: how many steps it has.
+local function blocks_for(g, spans, gathered, steps, stays, prefetch)
+    local times, before = {}, 0
+    for _, name in ipairs(PASSES) do
+        add_times(times, name, spans[name], gathered[name], prefetch, before)
+        before = before + steps[name]
+    end
+    local blocks = blocks_of(g, times, stays, prefetch + 1)
+    return blocks, pack(blocks)
+end
+
+-- Bytes of all windows together with placement "const".
+local CONST = 512 << 20
+
+local function window_bytes(g) return g.chunks.elements * (g.real == "f64" and 8 or 4) end
+
+-- Refuses windows that placement "const" has no room for.
+local function check_const(g, config)
+    local bytes, prefetch = window_bytes(g), g.chunks.prefetch
+    if bytes <= CONST then return end
+    diag.fail(config.placed.at, ('parallel: placement is "const", and with prefetch = %d the gathered values of this '
+        .. "model take %s bytes, expected at most %s: %ssmaller chunks (chunk_size, a `times` of equal layers), or "
+        .. 'placement = "host"'):format(prefetch, text.commas(bytes), text.commas(CONST), prefetch > 0
+        and "prefetch = 0, " or ""), {})
+end
+
 function chunks.run(g, config)
     if not g.sharded.parameters then return true end
     local spans, steps = {}, {}
     for _, name in ipairs(PASSES) do
         spans[name], steps[name] = bucket_spans.list(g, g[name], bucket_spans.each_read)
     end
-    local stays, times, before = staying(spans.forward, spans.evaluation), {}, 0
+    local stays, gathered = staying(spans.forward, spans.evaluation), {}
     g.chunks = { prefetch = config.prefetch, orders = {}, places = {}, sent = config.sends_half }
     for _, name in ipairs(PASSES) do
-        local gathered
-        gathered, g.chunks.orders[name] = order_of(name, spans[name], stays)
-        add_times(times, name, spans[name], gathered, config.prefetch, before)
-        before = before + steps[name]
+        gathered[name], g.chunks.orders[name] = order_of(name, spans[name], stays)
     end
-    local blocks = blocks_of(g, times, stays, config.prefetch + 1)
-    g.chunks.elements = pack(blocks)
+    local blocks
+    local function with(prefetch)
+        blocks, g.chunks.elements = blocks_for(g, spans, gathered, steps, stays, prefetch)
+        g.chunks.prefetch = prefetch
+    end
+    with(config.prefetch)
+    if config.placed and config.placed.policy == "const" then
+        if config.prefetch_open and window_bytes(g) > CONST then with(0) end
+        check_const(g, config)
+    end
     for _, block in ipairs(blocks) do place(g, block) end
     place_parameters(g)
     return true

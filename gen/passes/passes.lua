@@ -38,6 +38,7 @@ passes.list = {
     require "passes.roles",        -- the roles that A needs
     require "passes.carries",      -- copies of initial values of loop carries
     require "passes.memory",       -- an arena and an offset for every tensor
+    require "passes.placement",    -- which chunks lie in host memory
     (require "passes.sync"),       -- barriers between kernels that share memory
 }
 

@@ -1,28 +1,46 @@
 -- state_file: which part of the optimizer's state lies in a file (parallel.nvme). Of each state that all trained
 -- parameters have, memory has the first elements and the file the last; an update sweeps over the elements, and those
--- of the file pass through windows of memory, one segment after another (runtime/files/state_file.h).
+-- of the file pass through windows of memory, one segment after another (runtime/files/state_file.h). Of a device, its
+-- memory has the first elements and one window.
 --
 --   elements of m      0 ............... held ............................ elements
 --   memory             | as without      | window | window | window |
 --   file                                 | segment | segment | segment | segment |
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local update_rule = require "passes.update_rule"
 
 local state_file = {}
 
--- Windows of memory, and bytes of one of all states together: at most 4 MiB each.
-local WINDOWS, WINDOW_BYTES = 3, 4 << 20
+--- Windows of the host's memory: GA_STATE_WINDOWS.
+state_file.WINDOWS = 3
+
+-- Bytes of a window of all states together.
+local WINDOW_BYTES = 4 << 20
 
 -- Elements that every cut of the runtime is a multiple of: GA_CUT.
 local CUT = 16
 
+-- Whether an update of a group reads and writes each element of its states once: all but rules whose sums over a tensor
+-- need the states, as lamb's, and rules of matrices. Their sums begin at a tensor and go over its tiles, whereas
+-- segments begin anywhere, and the file would be read and written twice per update.
+local function sweeps_once(g, config, group)
+    if group.rule.scope == "matrix" or group.rule.factors then return false end
+    local before = update_rule.of(g, config, group).before
+    if not before then return true end
+    local reads, writes = update_rule.uses(before.statements, ordered.collect(before.sums, function(s) return s[2] end))
+    for _, name in ipairs(g.state_names) do
+        if reads[name] or writes[name] then return false end
+    end
+    return true
+end
+
 local function refuse_scope(g, config)
     for _, group in g.groups:each() do
-        local rule = group.rule
-        if rule.scope ~= "element" then
-            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over whole tensors before it "
-                .. "updates an element: expected an optimizer that updates each element by itself, such as adamw")
-                :format(rule.name), {})
+        if not sweeps_once(g, config, group) then
+            diag.fail(config.nvme.at, ("parallel: nvme is given, and the rule '%s' goes over the state of whole "
+                .. "tensors before it updates an element: expected an optimizer that needs the state of an element "
+                .. "once, such as adamw"):format(group.rule.name), {})
         end
     end
 end
@@ -47,10 +65,10 @@ function state_file.held(file, elements)
     return math.floor(elements * (1 - file.fraction)) // CUT * CUT
 end
 
---- How many elements of memory such a state needs.
-function state_file.in_memory(file, elements)
-    local held = state_file.held(file, elements)
-    return held + WINDOWS * math.min(file.window, (elements - held + CUT - 1) // CUT * CUT)
+--- How many elements a window of such a state has.
+function state_file.window(file, elements)
+    local filed = elements - state_file.held(file, elements)
+    return math.min(file.window, (filed + CUT - 1) // CUT * CUT)
 end
 
 return state_file

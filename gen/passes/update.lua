@@ -243,6 +243,9 @@ local function updated(g, config, s)
     return over_layers(g, config, s, g.state_file and "swept" or g.sharded.state and "own" or nil)
 end
 
+-- The context of the sums over the tensors of a run, which read no state that lies in a file.
+local function summed(g, config, s) return over_layers(g, config, s, g.sharded.state and "own" or nil) end
+
 -- Appends the node that does `part` ("", "_sums", ...) of the rule to run s; more_ins, more_outs: operands beside w,
 -- g, states and the step, which statements and expressions name.
 local function add_part(g, context, s, part, statements, expressions, step, more)
@@ -305,7 +308,7 @@ local function add_sums(g, config, list, step)
     for _, s in ipairs(list) do
         local before = s.rule.before
         if before then
-            local context = updated(g, config, s)
+            local context = summed(g, config, s)
             s.numbers.tiles = sums_of(s, s.numbers)
             s.sums = doubles(g, context, s.numbers.tiles * #before.sums)
             add_part(g, context, s, "_sums", before.statements,
@@ -315,7 +318,7 @@ local function add_sums(g, config, list, step)
     end
     for _, s in ipairs(list) do
         if s.rule.before then
-            local context = updated(g, config, s)
+            local context = summed(g, config, s)
             s.scales = doubles(g, context, #s.rule.before.scales)
             add_part(g, context, s, "_scales", {}, {}, step,
                 { ins = { { "sums", s.sums } }, outs = { { "scales", s.scales } } })

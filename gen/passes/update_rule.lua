@@ -1,5 +1,6 @@
 -- update_rule: the rule of a parameter group as statements over elements: { name, expression } each. Names: w, g and
 -- states of an element; x, adjust, row and column of an element of a matrix; scalars of the run; lr and t.
+local diag = require "base.diag"
 local expr = require "base.expr"
 local schedule = require "spec.schedule"
 
@@ -45,6 +46,18 @@ function update_rule.of(g, config, group)
     if rule.factors then r.factors = rule.factors(fields, expr.var "g", names, expr.var "t") end
     r.statements = with_average(config.optimizer.own.ema, rule.update(table.unpack(arguments)))
     return r
+end
+
+--- Refuses rules that go over whole tensors where a word needs each element updated by itself. what: "nvme is given".
+function update_rule.refuse_whole(g, at, what)
+    for _, group in g.groups:each() do
+        local rule = group.rule
+        if rule.scope ~= "element" then
+            diag.fail(at, ("parallel: %s, and the rule '%s' goes over whole tensors before it updates an element: "
+                .. "expected an optimizer that updates each element by itself, such as adamw"):format(what,
+                rule.name), {})
+        end
+    end
 end
 
 --- The names that the statements, and further expressions, read or write, as two sets.

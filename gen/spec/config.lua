@@ -11,6 +11,7 @@ local handlers = require "spec.handlers"
 local metrics = require "spec.metrics"
 local nvme = require "spec.nvme"
 local ordered = require "base.ordered"
+local placement = require "spec.placement"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
 local sums = require "spec.sums"
@@ -183,6 +184,7 @@ local function chunks_of(c, parallel, at)
         c.mode = c.catalog.modes:get(c.mode.undivided)
     end
     c.prefetch, c.owned = parallel.prefetch or 1, stored == "owner"
+    c.prefetch_open = not parallel.prefetch
     c.chunks = { rule = searches and parallel.chunks or "layer", size = elements_of(c, parallel.chunk_size),
         range = elements_of(c, parallel.chunk_search_range) or 1 << 26, grids = parallel.chunk_search_n_grids or 4096,
         least = elements_of(c, parallel.min_chunk_size) }
@@ -210,6 +212,7 @@ local function ranks_of(c, given, path, option)
             .. "expected %s"):format(c.parallel, modes_with_ranks(c.catalog)), {})
     end
     chunks_of(c, parallel, at)
+    placement.read(c, parallel, at, option)
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end
@@ -330,6 +333,7 @@ local function memory_of(c, given, path, choice)
     end
     c.budget = memory.budget and memory.budget.bytes
     check_open(c, given)
+    placement.check_budget(c)
 end
 
 -- The loss: an entry of the catalog or a function of the spec, and the weights of the mean over a cycle.

@@ -210,6 +210,14 @@ words.list = {
         field("enable_distributed_storage", "bool", { alternatives = { "owner" },
             doc = "with zero3, whether each process has only a part of each chunk (default: true); owner: each chunk "
                 .. "belongs to one process as a whole; false: each process has all, and nothing is gathered" }),
+        field("placement", "str", { default = "device", values = { "device", "cuda", "host", "cpu", "auto", "const" },
+            doc = "with zero3 on a device, where a process has its cuts of chunks: device, or cuda: values, gradient "
+                .. "and state there; host, or cpu: all in host memory, values come up before each use; const: the "
+                .. "same, with at most 512 MiB of gathered values; auto: as much on the device as memory.budget has "
+                .. "room for. C target: nothing changes" }),
+        field("gpu_margin_mem_ratio", "num", { min = 0, max = 1, doc = "with placement auto, the part of the margin, "
+            .. "memory.budget less the least plan, whose chunks keep values, gradient and state on the device, in "
+            .. "their order: while used + chunk < margin x ratio / 4, in bytes of their values as f32; default: 0" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
             doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; "
                 .. "sums are f32, parameters are gathered in full" }),
@@ -229,7 +237,8 @@ words.list = {
             .. "all others" }),
         field("nvme", "table", { alternatives = { "string" }, doc = "DIR or { DIR, fraction = 1.0 }: that part of the "
             .. "optimizer's state lies in a file in this folder, one for each process and without a name; each update "
-            .. "reads and writes it. For target c, and optimizers that update each element by itself" }),
+            .. "reads and writes it once. Not for lamb, fused_lamb, adafactor and muon: they go over the state of a "
+            .. "whole tensor before they update an element, in an order that segments of a file have not" }),
       },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',

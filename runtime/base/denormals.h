@@ -20,6 +20,17 @@ static inline uint64_t ga_flush_denormals(void) {
 #endif
 }
 
+/* Keeps denormals in this thread from here on, as kernels of a device do. */
+static inline void ga_keep_denormals(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() & ~0x8040u);
+#elif defined(__aarch64__)
+    uint64_t old;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
+    __asm__ volatile("msr fpcr, %0" ::"r"(old & ~((uint64_t)1 << 24)));
+#endif
+}
+
 /* Sets the control word back. */
 static inline void ga_restore_denormals(uint64_t old) {
 #if defined(__x86_64__)

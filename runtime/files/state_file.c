@@ -24,6 +24,7 @@ typedef struct elements {
 
 typedef struct job {
     int segment;
+    unsigned arrays; /* their bits */
     bool writes;
 } job;
 
@@ -32,7 +33,7 @@ typedef struct rest {
     ga_rest rest;
     ga_state_file *file;
     int index;
-    char *base;
+    char *windows;
 } rest;
 
 struct ga_state_file {
@@ -43,7 +44,9 @@ struct ga_state_file {
     elements *segments;
     int count;
     int present, ahead; /* segments of the sweep: in use, on its way; NONE: there is none */
+    unsigned arrays;    /* that the sweep goes over: their bits */
     uint64_t arrives;   /* the number of the job that brings `ahead` */
+    ga_state_counts counts;
     pthread_t thread;
     bool threaded;
     pthread_mutex_t lock; /* of everything below */
@@ -62,9 +65,10 @@ static int64_t offset_of(const ga_state_file *f, int i, int64_t at) {
     return (i * f->filed + at - f->held) * (int64_t)f->c.size;
 }
 
-static int read_run(const ga_state_file *f, int i, int64_t at, int64_t n, void *to, ga_err *e) {
+static int read_run(ga_state_file *f, int i, int64_t at, int64_t n, void *to, ga_err *e) {
     const int64_t bytes = n * (int64_t)f->c.size, from = offset_of(f, i, at);
     const int64_t got = ga_file_read(f->fd, to, bytes, from);
+    f->counts.read += got > 0 ? got : 0;
     if (got == bytes) return GA_OK;
     if (got < 0)
         return ga_fail(e, GA_ENVIRONMENT, "%.300s: the file of the optimizer's state: reading %lld bytes at byte %lld "
@@ -73,10 +77,13 @@ static int read_run(const ga_state_file *f, int i, int64_t at, int64_t n, void *
                    "%lld", f->c.folder, (long long)got, (long long)bytes, (long long)from);
 }
 
-static int write_run(const ga_state_file *f, int i, int64_t at, int64_t n, const void *values, ga_err *e) {
+static int write_run(ga_state_file *f, int i, int64_t at, int64_t n, const void *values, ga_err *e) {
     const int64_t bytes = n * (int64_t)f->c.size, to = offset_of(f, i, at);
     const int failed = ga_file_write(f->fd, values, bytes, to);
-    if (failed == 0) return GA_OK;
+    if (failed == 0) {
+        f->counts.written += bytes;
+        return GA_OK;
+    }
     return ga_fail(e, GA_ENVIRONMENT, "%.300s: the file of the optimizer's state: writing %lld bytes at byte %lld "
                    "failed: %s", f->c.folder, (long long)bytes, (long long)to, strerror(failed));
 }
@@ -106,7 +113,7 @@ static int open_unnamed(const char *folder) {
 }
 
 static int reserve(const ga_state_file *f, ga_err *e) {
-    const int64_t bytes = f->c.arrays * f->filed * (int64_t)f->c.size;
+    const int64_t bytes = f->counts.bytes;
     struct statvfs v = {0};
     int failed;
     fstatvfs(f->fd, &v);
@@ -128,15 +135,16 @@ static int open_file(ga_state_file *f, ga_err *e) {
 
 /* === the thread ============================================================================================ */
 
-static int64_t window_of(const ga_state_file *f, int segment) {
-    return f->held + segment % GA_STATE_WINDOWS * f->c.window;
+static char *window_of(const ga_state_file *f, int i, int segment) {
+    return f->rests[i].windows + segment % GA_STATE_WINDOWS * f->c.window * (int64_t)f->c.size;
 }
 
 static int work_on(ga_state_file *f, job j, ga_err *e) {
     const elements s = f->segments[j.segment];
     for (int i = 0; i < f->c.arrays; i++) {
-        char *memory = f->rests[i].base + window_of(f, j.segment) * (int64_t)f->c.size;
-        GA_TRY(j.writes ? write_run(f, i, s.at, s.n, memory, e) : read_run(f, i, s.at, s.n, memory, e));
+        if (!(j.arrays >> i & 1)) continue;
+        char *window = window_of(f, i, j.segment);
+        GA_TRY(j.writes ? write_run(f, i, s.at, s.n, window, e) : read_run(f, i, s.at, s.n, window, e));
     }
     return GA_OK;
 }
@@ -178,7 +186,7 @@ static int start_thread(ga_state_file *f, ga_err *e) {
 static uint64_t ask(ga_state_file *f, int segment, bool writes) {
     pthread_mutex_lock(&f->lock);
     while (f->asked - f->done == JOBS) pthread_cond_wait(&f->changed, &f->lock);
-    f->jobs[f->asked % JOBS] = (job){segment, writes};
+    f->jobs[f->asked % JOBS] = (job){segment, f->arrays, writes};
     const uint64_t number = ++f->asked;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -207,9 +215,10 @@ static void read_ahead(ga_state_file *f, int segment) {
     f->ahead = segment;
 }
 
-int ga_state_file_need(ga_state_file *f, int segment, ga_err *e) {
+int ga_state_file_need(ga_state_file *f, int segment, unsigned arrays, ga_err *e) {
     if (f->ahead != segment) { /* the first of a sweep */
         leave(f);
+        f->arrays = arrays;
         read_ahead(f, segment);
     }
     const uint64_t arrives = f->arrives;
@@ -226,6 +235,15 @@ int ga_state_file_finish(ga_state_file *f, ga_err *e) {
     return wait_for(f, f->asked, e);
 }
 
+ga_state_part ga_state_file_part(const ga_state_file *f, int i) {
+    if (f->present == NONE) return (ga_state_part){NULL, 0};
+    return (ga_state_part){window_of(f, i, f->present), f->c.size * (size_t)f->segments[f->present].n};
+}
+
+ga_state_counts ga_state_file_counted(const ga_state_file *f) {
+    return f ? f->counts : (ga_state_counts){0};
+}
+
 int64_t ga_state_file_run(const ga_state_file *f, int64_t at, int64_t n) {
     const int64_t most = at < f->held ? f->held - at : f->c.window;
     return n < most ? n : most;
@@ -234,19 +252,23 @@ int64_t ga_state_file_run(const ga_state_file *f, int64_t at, int64_t n) {
 int ga_state_file_add(ga_state_file *f, int64_t at, int64_t n, int64_t *memory) {
     *memory = at;
     if (at < f->held) return NONE;
-    *memory = window_of(f, f->count);
+    *memory = f->held + f->count % f->c.places * f->c.window;
     f->segments[f->count] = (elements){at, n};
     return f->count++;
 }
 
 /* === opening =============================================================================================== */
 
-int64_t ga_state_file_memory(const ga_state_file *f) {
-    return f->held + (f->filed > 0 ? GA_STATE_WINDOWS * f->c.window : 0);
+int64_t ga_state_file_held(const ga_state_file *f) {
+    return f->held;
 }
 
-const ga_rest *ga_state_file_array(ga_state_file *f, int i, void *base) {
-    f->rests[i] = (rest){{f->held, read_rest, write_rest}, f, i, base};
+int64_t ga_state_file_window(const ga_state_file *f) {
+    return f->c.window;
+}
+
+const ga_rest *ga_state_file_array(ga_state_file *f, int i, void *windows) {
+    f->rests[i] = (rest){{f->held, read_rest, write_rest}, f, i, windows};
     return &f->rests[i].rest;
 }
 
@@ -257,6 +279,7 @@ int ga_state_file_open(ga_state_file **out, const ga_state_config *config, ga_er
     f->fd = f->present = f->ahead = NONE;
     f->held = (int64_t)((double)config->elements * (1 - config->fraction)) / GA_CUT * GA_CUT;
     f->filed = config->elements - f->held;
+    f->counts.bytes = f->c.arrays * f->filed * (int64_t)f->c.size;
     if (f->c.window > f->filed) f->c.window = (f->filed + GA_CUT - 1) / GA_CUT * GA_CUT;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);

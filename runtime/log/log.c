@@ -161,6 +161,16 @@ void ga_log_device(ga_log *l, const ga_device_use *v) {
     send(&l->json, &t);
 }
 
+void ga_log_state_file(ga_log *l, int64_t bytes, int64_t read, int64_t written) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"state_file\"");
+    add_int(&t, "bytes", bytes);
+    add_int(&t, "read_bytes", read);
+    add_int(&t, "written_bytes", written);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+}
+
 static void update_json(ga_log *l, const ga_update_event *v) {
     ga_text t = begin(l);
     ga_text_add(&t, "{\"event\":\"update\"");

@@ -95,6 +95,9 @@ void ga_log_kernels(ga_log *l, const ga_kernels_event *v);
 
 void ga_log_device(ga_log *l, const ga_device_use *v);
 
+/* Bytes of the file with the optimizer's state, and what this start has read and written of it. */
+void ga_log_state_file(ga_log *l, int64_t bytes, int64_t read, int64_t written);
+
 /* reason: "done", "patience", "signal", "nonfinite" or "error". */
 void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason);
 

@@ -355,7 +355,7 @@ if (o.watch_kernels) {
     return 1;
 }
 
-//@ main(name, tests_cpu, device, best, watching)
+//@ main(name, tests_cpu, device, filed, best, watching)
 int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
@@ -396,6 +396,10 @@ int main(int argc, char **argv) {
         : code == OUT_OF_PATIENCE ? "patience" : code == GA_NONFINITE ? "nonfinite" : "error";
 //% if device then
     if (m.started) log_device(&m);
+//% end
+//% if filed then
+    const ga_state_counts moved = ga_state_file_counted(m.state_file);
+    if (m.started) ga_log_state_file(m.log, moved.bytes, moved.read, moved.written);
 //% end
     if (m.started) {
         ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);

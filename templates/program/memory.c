@@ -92,7 +92,7 @@ static int open_memory(model *m, ga_err *e) {
     return 0;
 }
 
-//@ open_device(device_arenas, arenas, parallel, left, gathered)
+//@ open_device(device_arenas, arenas, parallel, left, gathered, here)
 /* Host memory that the device reads by itself: an arena like the others, made and released by the
  * driver. */
 static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
@@ -135,6 +135,9 @@ static int open_device(model *m, ga_err *e) {
 //% if gathered > 0 then
     for (int i = 0; i < $gathered; i++) GA_TRY(ga_device_event(m->device, &m->gathered[i], e));
 //% end
+//% if here > 0 then
+    for (int i = 0; i < $here; i++) GA_TRY(ga_device_event(m->device, &m->here[i], e));
+//% end
     return 0;
 }
 
@@ -169,6 +172,22 @@ static int open_shard(model *m, int device, int arena, const char *name, const g
     GA_TRY(ga_device_arena(m->device, pages * PAGE, &m->device_memory[device], e));
     return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
+
+//@ open_placed(some)
+enum { PAGE = 4096 };
+
+static size_t bytes_of(const ga_shard *s) { return ((size_t)s->elements * sizeof(real) / PAGE + 1) * PAGE; }
+//% if some then
+
+/* Memory for what this rank has of an array: its elements `there` on the device, and all of it in host memory, where
+ * those are copies for files, and all others are what kernels of the device read and write. */
+static int open_shard(model *m, int device, int arena, const char *name, const ga_shard *s, const ga_shard *there,
+                      ga_err *e) {
+    if (there->elements > 0)
+        GA_TRY(ga_device_arena(m->device, bytes_of(there), &m->device_memory[device], e));
+    return open_pinned(m, arena, name, bytes_of(s), e);
+}
+//% end
 
 //@ groups(count, rows)
 /* Groups of ranks: how many lists the groups before it have, and the list of each rank. */
@@ -226,19 +245,49 @@ static int open_division(model *m, ga_err *e) {
     return 0;
 }
 
-//@ state_file(name, folder, fraction, elements, window, arrays, segments, opened)
+//@ state_file(name, folder, fraction, elements, window, arrays, segments, places, opened, device)
+//% if device then
+static size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+/* Memory on the device for the first elements of a state and a window, and a copy of the first elements for files. */
+static int open_state(model *m, int device, int arena, const char *name, ga_err *e) {
+    const size_t held = (size_t)ga_state_file_held(m->state_file) * sizeof(real);
+    const size_t window = (size_t)ga_state_file_window(m->state_file) * sizeof(real);
+    GA_TRY(ga_device_arena(m->device, whole_pages(held + window), &m->device_memory[device], e));
+    return held > 0 ? ga_arena_open_for(&m->memory[arena], name, held, e) : 0;
+}
+
+/* Pinned memory for the windows of all states. */
+static int open_windows(model *m, ga_err *e) {
+    const size_t window = (size_t)ga_state_file_window(m->state_file) * sizeof(real);
+    if (window == 0) return 0;
+    return open_pinned(m, ARENA_STATE_WINDOWS, "state_windows", whole_pages(GA_STATE_WINDOWS * $arrays * window), e);
+}
+
+/* The windows of state i. */
+static void *windows_of(const model *m, int i) {
+    const size_t window = (size_t)ga_state_file_window(m->state_file) * sizeof(real);
+    return window > 0 ? m->memory[ARENA_STATE_WINDOWS].base + (size_t)i * GA_STATE_WINDOWS * window : NULL;
+}
+//% else
 /* Memory for the first elements of a state, and for those of its last ones that are in use. */
 static int open_state(model *m, int arena, const char *name, ga_err *e) {
-    return ga_arena_open_for(&m->memory[arena], name, (size_t)ga_state_file_memory(m->state_file) * sizeof(real), e);
+    const int64_t windows = GA_STATE_WINDOWS * ga_state_file_window(m->state_file);
+    const size_t elements = (size_t)(ga_state_file_held(m->state_file) + windows);
+    return ga_arena_open_for(&m->memory[arena], name, elements * sizeof(real), e);
 }
+//% end
 
 /* The file of the optimizer's state. */
 static int open_state_file(model *m, ga_err *e) {
     const ga_state_config config = {
         .folder = $folder, .fraction = $fraction, .elements = $elements,
-        .window = $window, .arrays = $arrays, .size = sizeof(real), .segments = $segments,
+        .window = $window, .arrays = $arrays, .size = sizeof(real), .segments = $segments, .places = $places,
     };
     GA_TRY(ga_state_file_open(&m->state_file, &config, e));
+//% if device then
+    GA_TRY(open_windows(m, e));
+//% end
     $opened
     $(name)_model_cut_state(m);
     return 0;

@@ -212,6 +212,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% if device then
     GA_TRY($(name)_model_load_kernels(m, e));
     m->eager = o->no_graph || PROBES;
+//% if first.placed then
+    m->threads = ga_threads_choose(o->threads, THREADS, BUSY_THREADS, ga_comm_local_size(m->comm));
+    GA_TRY(ga_team_open(&m->team, m->threads.count, runtime, e));
+//% end
 //% else
 //% if matrix then
     GA_TRY(ga_matrix_open(e));
@@ -259,7 +263,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return $(name)_model_refresh(m, e);
 }
 
-//@ open(name, device, ranks, planned, target)
+//@ open(name, device, placed, ranks, planned, target)
 int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
     int i, l;
@@ -275,7 +279,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     ga_log_start(m->log, &(ga_start_event){
         .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",
         .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
-//% if device then
+//% if device and not placed then
         .ranks = ga_comm_size(m->comm), .threads = 1, .threads_why = "device",
 //% else
         .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
@@ -291,7 +295,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ close(name, device, parallel, divided, filed)
+//@ close(name, device, placed, parallel, divided, filed)
 void $(name)_model_close(model *m) {
     ga_ckpt_close(m->checkpoint);
     ga_loader_close(m->loader);
@@ -299,7 +303,7 @@ void $(name)_model_close(model *m) {
 //% if parallel then
     ga_nccl_close(m->nccl);
 //% end
-//% if not device then
+//% if not device or placed then
     ga_team_close(m->team);
 //% end
     ga_comm_close(m->comm);

@@ -1,4 +1,4 @@
-//@ head(header, guard, half, device, parallel, sends, filed, real, dtype)
+//@ head(header, guard, half, device, parallel, placed, sends, filed, real, dtype)
 $header
 #ifndef $guard
 #define $guard
@@ -6,7 +6,7 @@ $header
 //% if half then
 #include "runtime/base/$half.h"
 //% end
-//% if not device then
+//% if not device or placed then
 #include "runtime/base/cores.h"
 #include "runtime/base/team.h"
 //% end
@@ -29,6 +29,9 @@ $header
 #include "runtime/log/options.h"
 #include "runtime/loop/cycle.h"
 #include "runtime/ranks/comm.h"
+//% if placed then
+#include "runtime/ranks/placed.h"
+//% end
 
 typedef $real real;
 #define REAL $dtype

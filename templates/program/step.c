@@ -144,12 +144,12 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run_team(m, refresh_step, m, e); }
 
-//@ averages(name, sharded, filed, gathers)
+//@ averages(name, sharded, filed, average, gathers)
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
 //% if filed then
     for (const range *r = m->swept.all.first; r < m->swept.all.end; r++) {
-        if (!state_need(w, m, r)) return;
+        if (!state_need(w, m, r, 1u << $average)) return; /* the averages alone */
         exchange(w, r, 0, m->flat_w, m->state_ema);
     }
     state_finish(w, m);

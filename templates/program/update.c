@@ -15,7 +15,19 @@ static const ranges RANGES = {
     $rows
 };
 
-//@ cut(of_arrays, model, file, places, filed)
+//@ cut(of_arrays, placed, model, file, places, filed)
+//% if placed then
+/* Where a part lies: in the arrays of the host, and in those that kernels of the device read and write. */
+static void place_part(const model *m, range *part) {
+    const int64_t at = in_layer(part->flat, part->l);
+    const int64_t values = ga_shard_place(&m->placed.values, at), state = ga_shard_place(&m->placed.state, at);
+    part->bucket = ga_placed_bucket(&m->placed, at);
+    part->shard = (offsets){ga_shard_place(&m->division.own, at), 0};
+    part->values = values < 0 ? part->shard : (offsets){values, 0};
+    part->state = state < 0 ? part->shard : (offsets){state, 0};
+}
+
+//% end
 //% if of_arrays then
 /* The place of a part in what this rank has of an array: `at` elements behind the beginning of layer l. */
 static offsets place_in(const ga_shard *array, offsets whole, int l, int64_t at) {
@@ -65,7 +77,7 @@ static range *cut($(model)const ga_shard *pieces, $(file)part_lists *lists, rang
     return next;
 }
 
-//@ cut_ranks(name, others, own, none, tiles)
+//@ cut_ranks(name, others, own, placed, device_updates, none, tiles)
 /* Gives each part a place for the sums of its tiles, behind that of the parts before. */
 static int64_t number_tiles(const parts *list, int64_t tile) {
     for (range *r = list->first; r < list->end; r++) {
@@ -80,13 +92,19 @@ void $(name)_model_cut(model *m) {
 //% if others then
     range *next = cut($(own)&m->division.own, $(none)&m->own, m->parts);
     cut($(own)&m->division.others, $(none)&m->others, next);
+//% elseif placed then
+    range *next = cut(m, &m->division.own, &m->own, m->parts);
+//% if device_updates then
+    next = cut(m, &m->placed.state, &m->on_device, next);
+//% end
+    cut(m, &m->placed.updated, &m->on_host, next);
 //% else
     cut($(own)&m->division.own, $(none)&m->own, m->parts);
 //% end
     $tiles
 }
 
-//@ cut_state(name, sharded, own)
+//@ cut_state(name, sharded, own, device)
 void $(name)_model_cut_state(model *m) {
 //% if sharded then
     cut($(own)&m->division.own, m->state_file, &m->swept, m->swept_parts);
@@ -96,13 +114,14 @@ void $(name)_model_cut_state(model *m) {
 //% end
 }
 
-/* Behind this, the states of a part are in memory; false: reading or writing failed. Those of the segment before are
- * written, those of the next are read, while the part is updated. */
-static bool state_need(ga_worker *w, model *m, const range *r) {
+//% if not device then
+/* Behind this, the states of a part are in memory, those of these arrays; false: reading or writing failed. Those of
+ * the segment before are written, those of the next are read, while the part is updated. */
+static bool state_need(ga_worker *w, model *m, const range *r, unsigned arrays) {
     if (r->segment < 0) return true;
     ga_barrier(w);
     if (w->index == 0) {
-        const int code = ga_state_file_need(m->state_file, r->segment, &m->error);
+        const int code = ga_state_file_need(m->state_file, r->segment, arrays, &m->error);
         if (code < 0) ga_team_fail(w, code);
     }
     ga_barrier(w);
@@ -117,6 +136,7 @@ static void state_finish(ga_worker *w, model *m) {
     if (code < 0) ga_team_fail(w, code);
 }
 
+//% end
 //@ buckets(overlap, parameters, windows, gaps, waits, collected, grouped)
 //% if windows.text ~= "" then
 $windows

@@ -26,7 +26,18 @@ static void bucket_start(queue *q, model *m, int i) {
 
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
 
-//@ windows(overlap, windows, gaps, gap_rows, waits, collected)
+//@ values_of()
+/* An array of the host, which kernels read and write by the same address, or that of the device. */
+static ga_address array_in(bool on_host, const real *host, ga_address device) {
+    return on_host ? (ga_address)(uintptr_t)host : device;
+}
+
+/* The one that has the values of a part. */
+static ga_address values_of(const model *m, const range *r, const real *host, ga_address device) {
+    return array_in(m->placed.places[r->bucket] == GA_ON_HOST, host, device);
+}
+
+//@ windows(overlap, windows, gaps, gap_rows, waits, collected, placed)
 $windows
 //% if gaps then
 /* Gaps between tensors, by bucket: the first of bucket i is GAPS[i]. */
@@ -46,7 +57,12 @@ static void bucket_start(queue *q, model *m, int i, bool adds) {
 //% else
     const ga_address window = m->windows + sizeof(real) * (size_t)WINDOWS[i];
 //% end
+//% if placed then
+    const ga_address kept = array_in(m->placed.places[i] == GA_ON_HOST, m->flat_g, m->device_g)
+        + sizeof(real) * (size_t)ga_placed_at(&m->placed, i);
+//% else
     const ga_address kept = m->device_g + sizeof(real) * (size_t)ga_division_place(&m->division, i);
+//% end
 //% if gaps then
     if (GAPS[i] < GAPS[i + 1]) clear_gaps(q, window, GAPS[i], GAPS[i + 1] - GAPS[i]);
 //% end
@@ -77,16 +93,53 @@ static void bucket_wait(queue *q, model *m, int i) {
 //% end
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
 
-//@ chunks()
+//@ chunks(placed, pool)
+//% if pool then
+/* Where the own cut of a chunk that lies in host memory stays on the device from the forward to the backward pass, in
+ * the pool; -1: it does not. */
+$pool
+
+//% end
+//% if placed then
+/* Starts the gather of a chunk: each rank has its own part of it. It waits for all kernels that were sent before: they
+ * read what has had this memory. A part that lies in host memory is sent straight to its place in the window. */
+//% else
 /* Starts the gather of a chunk: each rank has its own part of it. It waits for all kernels that were sent before: they
  * read what has had this memory. */
+//% end
+//% if pool then
+static void chunk_start(queue *q, model *m, const chunk_order *pass, int i) {
+//% else
 static void chunk_start(queue *q, model *m, int i) {
+//% end
     const ga_bucket *b = &m->division.buckets[i];
     const ga_address window = m->chunks + sizeof(real) * (size_t)CHUNKS[i];
+//% if placed then
+    const int64_t *cuts = ga_division_cuts(&m->division, i), from = cuts[m->division.rank];
+    const int64_t n = cuts[m->division.rank + 1] - from, at = ga_placed_at(&m->placed, i);
+    const bool on_host = m->placed.places[i] == GA_ON_HOST;
+//% if pool then
+    const bool stays = POOL[i] >= 0 && (pass == &FORWARD_CHUNKS || pass == &BACKWARD_CHUNKS);
+    const bool comes = on_host && !(stays && pass == &BACKWARD_CHUNKS);
+    const ga_address own = stays ? m->device_memory[DEVICE_POOL] + sizeof(real) * (size_t)POOL[i]
+        : on_host ? window + sizeof(real) * (size_t)from : m->device_w + sizeof(real) * (size_t)at;
+//% else
+    const ga_address own = on_host ? window + sizeof(real) * (size_t)from : m->device_w + sizeof(real) * (size_t)at;
+//% end
+    const ga_exchange all = {.kind = GA_ALL_GATHER, .n = b->n, .cuts = cuts, .type = REAL, .wire = REAL};
+    order(q, m->forked, q->stream, m->reducing);
+//% if pool then
+    if (q->code == 0 && comes)
+//% else
+    if (q->code == 0 && on_host)
+//% end
+        q->code = ga_device_send(q->device, m->reducing, own, m->flat_w + at, sizeof(real) * (size_t)n, q->e);
+//% else
     const ga_address own = m->device_w + sizeof(real) * (size_t)ga_division_place(&m->division, i);
     const ga_exchange all = {.kind = GA_ALL_GATHER, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
                              .wire = REAL};
     order(q, m->forked, q->stream, m->reducing);
+//% end
     if (q->code == 0) q->code = ga_nccl_gather(m->nccl, m->reducing, window, own, &all, q->e);
     if (q->code == 0) q->code = ga_device_record(q->device, m->gathered[i], m->reducing, q->e);
 }
@@ -94,7 +147,11 @@ static void chunk_start(queue *q, model *m, int i) {
 /* Behind this, place k of a pass is there for all kernels that are sent. */
 static void chunk_need(queue *q, model *m, const chunk_order *pass, int k) {
     for (int i = k > 0 ? k + PREFETCH : 0; i <= k + PREFETCH && i < pass->count; i++)
+//% if pool then
+        chunk_start(q, m, pass, pass->chunks[i]);
+//% else
         chunk_start(q, m, pass->chunks[i]);
+//% end
     if (q->code == 0) q->code = ga_device_wait(q->device, q->stream, m->gathered[pass->chunks[k]], q->e);
 }
 

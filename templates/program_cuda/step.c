@@ -124,14 +124,21 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
     backward(q, m, &b, role);
 }
 
-//@ boundary(boundary_calls)
+//@ boundary(boundary_calls, filed)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
+//% if filed then
+/* One update, but for what lies in the file: host_update does that, when the host knows the decision. */
+static void boundary(queue *q, model *m) {
+    $boundary_calls
+}
+//% else
 /* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
     pack_views(q, m);
 }
+//% end
 
 //@ cycles(functions)
 /* -- cycles ------------------------------------------------------------------------------------ */
@@ -164,7 +171,7 @@ static int run_graph(model *m, int what, ga_err *e) {
     return q.code;
 }
 
-//@ transfers(parallel)
+//@ transfers(parallel, hosted)
 /* -- between host and device ------------------------------------------------------------------- */
 
 /* Fetches the decisions and sums of the device, behind all that was sent so far. */
@@ -200,9 +207,16 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
+//% if hosted then
+/* Makes the host's part of the update, and counts the cycle; its sums are cleared on the device. */
+//% else
 /* Counts the cycle; its sums are cleared on the device. Requests to stop or save wait while the next
  * cycle is under way: what they are to find on the device is gone. */
+//% end
 static int commit(model *m, ga_err *e) {
+//% if hosted then
+    if (!m->step.skip) GA_TRY(host_update(m, e));
+//% end
 //% if parallel then
     m->stop = ga_stop_agreed(m->step.stop, &m->save);
 //% else
@@ -211,7 +225,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-//@ model(name, cycle_graphs, micro_graphs)
+//@ starts(cycle_graphs, micro_graphs)
 /* The graph of a cycle of r micro-steps whose batches are in slot 0; -1: none was captured. */
 static int cycle_graph(int r) {
     switch (r) {
@@ -255,6 +269,7 @@ static int start_micros(model *m, int slot, int r, ga_err *e) {
     return read_back(m, slot, e);
 }
 
+//@ cycle(name)
 /* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between
  * both, the next one is started too, before the host waits for this one: the device waits for nobody. */
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
@@ -278,6 +293,29 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
     return commit(m, e);
 }
 
+//@ hosted_cycle(name)
+/* While a cycle is computed, the batches of the next one are sent. The next one starts when the host has made its part
+ * of the update. */
+int $(name)_model_cycle(model *m, int r, ga_err *e) {
+    const int slot = m->slot, graph = cycle_graph(r);
+    GA_TRY(ga_cycle_begin(&m->count, r, e));
+    m->transfer->stop = ga_stop_requests();
+    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
+    if (graph < 0) {
+        GA_TRY(start_micros(m, slot, r, e));
+    } else {
+        GA_TRY(start_graph(m, slot, graph, e));
+        for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
+    }
+    m->slot = !slot;
+    const int next = ga_loader_ahead(m->loader);
+    m->ahead = next > 0;
+    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
+    GA_TRY(finish(m, slot, e));
+    return commit(m, e);
+}
+
+//@ micro_step(name)
 int $(name)_model_micro(model *m, int k, ga_err *e) {
     const int what = micro_graph(m);
     m->ahead = false;
@@ -320,12 +358,17 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 }
 //% end
 
-//@ averages(name, sharded, gathers)
+//@ averages(name, sharded, gathers, placed)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
 //% if sharded then
     for (const range *r = m->own.all.first; r < m->own.all.end; r++)
+//% if placed then
+        exchange(q, r, 0, values_of(m, r, m->flat_w, m->device_w),
+                 array_in(m->placed.places[r->bucket] != GA_ON_DEVICE, m->state_ema, m->device_state_ema));
+//% else
         exchange(q, r, 0, m->device_w, m->device_state_ema);
+//% end
 //% if gathers then
     parameters_gather(q, m);
 //% end
@@ -336,7 +379,25 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists, some)
+//% if some then
+/* Copies what lies `there`, on the device, of an array of which the host has the elements `here`. */
+static int upload(model *m, ga_address device, const ga_shard *there, const real *host, const ga_shard *here,
+                  ga_err *e) {
+    for (const ga_piece *p = there->pieces; p < there->pieces + there->count; p++)
+        GA_TRY(ga_device_upload(m->device, device + sizeof(real) * (size_t)p->at,
+                                host + ga_shard_place(here, p->from), sizeof(real) * (size_t)p->n, e));
+    return 0;
+}
+
+static int download(model *m, real *host, const ga_shard *here, ga_address device, const ga_shard *there, ga_err *e) {
+    for (const ga_piece *p = there->pieces; p < there->pieces + there->count; p++)
+        GA_TRY(ga_device_download(m->device, host + ga_shard_place(here, p->from),
+                                  device + sizeof(real) * (size_t)p->at, sizeof(real) * (size_t)p->n, e));
+    return 0;
+}
+
+//% end
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof m->sums);

@@ -262,8 +262,8 @@ void check_cells(const Area &area, size_t offset, size_t bytes, Now now, const v
 
 // The area of these bytes, which is kept, or null.
 Area *allocated_area(uintptr_t address, size_t bytes) {
-    if (!contains(address, bytes)) return nullptr;
-    const Allocation *a = find(address);
+    const Allocation *a = contains(address, bytes) ? find(address) : find_pinned(address, bytes);
+    if (!a) return nullptr;
     Area &area = page_of(address);
     area = area_of(a->address, a->bytes, a->shadow);
     return &area;
@@ -369,10 +369,12 @@ bool touched(uintptr_t address, size_t bytes) {
     return false;
 }
 
-Mark *new_shadow(size_t bytes) {
+Mark *new_shadow(size_t bytes, bool written) {
     void *p = mmap(nullptr, 2 * cells_of(bytes) * sizeof(Mark), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : (Mark *)p;
+    Mark *marks = p == MAP_FAILED ? nullptr : (Mark *)p;
+    for (size_t i = 0; marks && written && i < cells_of(bytes); i++) marks[i].when = INITIALISED;
+    return marks;
 }
 
 void free_shadow(Mark *shadow, size_t bytes) {
@@ -492,8 +494,7 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch *m, uintptr_t p) {
 }
 
 void __ubsan_handle_out_of_bounds(OutOfBounds *m, uintptr_t index) {
-    report("out of bounds", "index %ld of an array at %s:%u%s", (long)index, m->at.file, m->at.line,
-           where().c_str());
+    report("out of bounds", "index %ld of an array at %s:%u%s", (long)index, m->at.file, m->at.line, where().c_str());
     abandon_launch();
 }
 }

@@ -73,7 +73,7 @@ const Allocation *find(uintptr_t address);  // the last one that starts at or be
 bool contains(uintptr_t address, size_t bytes);
 void *allocate_pinned(size_t bytes);
 bool release_pinned(void *memory);
-bool is_pinned(const void *memory, size_t bytes);
+const Allocation *find_pinned(uintptr_t address, size_t bytes);  // host memory with all these bytes, or null
 size_t memory_in_use();
 
 // ---- streams.cpp: operations with dependencies, done when ready
@@ -158,7 +158,7 @@ constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
 extern DEV_OWN uintptr_t stacks_begin;
 void check_launch();                    // a kernel starts
 void note_traffic(const char *kernel);  // and has ended
-Mark *new_shadow(size_t bytes);
+Mark *new_shadow(size_t bytes, bool written = false);  // written: the host may have done so
 void free_shadow(Mark *shadow, size_t bytes);
 bool is_private(uintptr_t address);  // of the executor: stacks and indices
 struct SharedArea {

@@ -63,7 +63,7 @@ int range(uint64_t address, size_t bytes, const char *what) {
 }
 
 int pinned(const void *memory, size_t bytes, const char *what) {
-    if (is_pinned(memory, bytes)) return SUCCESS;
+    if (find_pinned((uintptr_t)memory, bytes)) return SUCCESS;
     report("argument", "%s: the host memory is not pinned", what);
     return INVALID_VALUE;
 }
@@ -184,6 +184,7 @@ ENTRY int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CUst
     if (range(to, bytes, "cuMemcpyHtoDAsync") || pinned(from, bytes, "cuMemcpyHtoDAsync"))
         return INVALID_VALUE;
     return submit(stream, "copy to the device", [=] {
+        touch((uintptr_t)from, bytes, false);
         touch(to, bytes, true);
         memcpy((void *)to, from, bytes);
     });
@@ -193,6 +194,7 @@ ENTRY int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CUstream_s
         return INVALID_VALUE;
     return submit(stream, "copy to the host", [=] {
         touch(from, bytes, false);
+        touch((uintptr_t)to, bytes, true);
         memcpy(to, (void *)from, bytes);
     });
 }

@@ -13,7 +13,7 @@ constexpr size_t MARGIN =
 
 struct Memory {
     std::map<uintptr_t, Allocation> allocations;
-    std::map<uintptr_t, size_t> pinned;
+    std::map<uintptr_t, Allocation> pinned;
     size_t in_use = 0;
 };
 Memory &memory() {
@@ -56,24 +56,26 @@ bool contains(uintptr_t address, size_t bytes) {
 
 void *allocate_pinned(size_t bytes) {
     void *p = nullptr;
-    if (posix_memalign(&p, ALIGNMENT, bytes)) return nullptr;
+    if (posix_memalign(&p, ALIGNMENT, bytes + MARGIN)) return nullptr;
     memset(p, 0xff, bytes);
-    memory().pinned[(uintptr_t)p] = bytes;
+    memory().pinned[(uintptr_t)p] = {(uintptr_t)p, bytes, switches.check ? new_shadow(bytes, true) : nullptr};
     return p;
 }
 
 bool release_pinned(void *p) {
-    if (!memory().pinned.erase((uintptr_t)p)) return false;
+    auto at = memory().pinned.find((uintptr_t)p);
+    if (at == memory().pinned.end()) return false;
+    free_shadow(at->second.shadow, at->second.bytes);
+    memory().pinned.erase(at);
     free(p);
     return true;
 }
 
-bool is_pinned(const void *p, size_t bytes) {
-    auto at = memory().pinned.upper_bound((uintptr_t)p);
-    if (at == memory().pinned.begin()) return false;
-    --at;
-    size_t offset = (uintptr_t)p - at->first;
-    return offset <= at->second && bytes <= at->second - offset;
+const Allocation *find_pinned(uintptr_t address, size_t bytes) {
+    auto at = memory().pinned.upper_bound(address);
+    if (at == memory().pinned.begin()) return nullptr;
+    const Allocation &a = (--at)->second;
+    return address - a.address <= a.bytes && bytes <= a.bytes - (address - a.address) ? &a : nullptr;
 }
 
 size_t memory_in_use() {

@@ -91,6 +91,30 @@ train      { updates = 3, seed = 7 }
 eval       { every = 1 }
 ]]
 
+--- A spec in f16 of 4 cycles of 2 ranks, with %s for its word parallel; the gradient of the second cycle overflows.
+ranked.OVERFLOWING = [[
+data       { "csv", train = "zero3_overflow.csv", target = "last", shuffle = false }
+batch      (4)
+accumulate (2)
+model      { linear "fc1" { 16 }, relu {}, linear "fc2" { 4 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 0.05, ema = 0.9 }
+schedule   { "cosine", warmup = 2, total = 20 }
+precision  "f16"
+train      { updates = 20 }
+%s
+]]
+
+--- Writes its rows; one of the second cycle is too large for any scale.
+function ranked.write_overflowing(t, programs)
+    local rows = {}
+    for i = 0, 4 * 16 - 1 do
+        rows[i + 1] = ("%.3f,%s,0.5,%d"):format(math.sin(i), i == 16 + 9 and "3e38" or ("%.3f"):format(math.cos(3 * i)),
+            i % 3)
+    end
+    t.write(programs.folder() .. "/data/zero3_overflow.csv", table.concat(rows, "\n") .. "\n")
+end
+
 local ROWS = {
     digits = 'data { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, '
         .. 'split = { fold = 2, of = 5 } }',

@@ -101,8 +101,8 @@ add("descriptors: one product by boxes and warpgroups is that of mma.sync", func
     local found, lines, hash = run(t, programs, p, environment(forced()))
     assert(not lines:find("sm_90a", 1, true), lines)          -- none was refused
     t.equal(#hash, 64)
-    programs.close(found, (run(t, programs, p, environment { "GAGEN_TWINS=none" })), U.bf16, { "parameters", "gradients" },
-        programs.distance)
+    local expected = run(t, programs, p, environment { "GAGEN_TWINS=none" })
+    programs.close(found, expected, U.bf16, { "parameters", "gradients" }, programs.distance)
 end)
 
 for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gpt", "bf16", 12 } } do

@@ -146,35 +146,13 @@ end
 
 -- === updates that are skipped, graphs that are divided, files =====================================
 
-local OVERFLOWS = [[
-data       { "csv", train = "zero3_overflow.csv", target = "last", shuffle = false }
-batch      (4)
-accumulate (2)
-model      { linear "fc1" { 16 }, relu {}, linear "fc2" { 4 } }
-loss       "cross_entropy"
-optimizer  { "adamw", lr = 0.05, ema = 0.9 }
-schedule   { "cosine", warmup = 2, total = 20 }
-precision  "f16"
-train      { updates = 20 }
-parallel   "zero3"
-]]
-
--- Rows of 4 cycles of 2 ranks; one of the second cycle is too large for any scale.
-local function overflowing_rows(t, programs)
-    local rows = {}
-    for i = 0, 4 * 16 - 1 do
-        rows[i + 1] = ("%.3f,%s,0.5,%d"):format(math.sin(i), i == 16 + 9 and "3e38" or ("%.3f"):format(math.cos(3 * i)),
-            i % 3)
-    end
-    t.write(programs.folder() .. "/data/zero3_overflow.csv", table.concat(rows, "\n") .. "\n")
-end
-
 add("f16: a cycle whose gradient overflows is skipped and changes nothing, as on the C target", function(t)
     needs(t, 2)
     local programs, environment = devices.open(t)
-    overflowing_rows(t, programs)
-    local built = { c = programs.build("zero3_cuda_overflow_c", OVERFLOWS, { comm = "mpi" }),
-        cuda = programs.build("zero3_cuda_overflow", OVERFLOWS .. 'target "cuda"\n') }
+    ranked.write_overflowing(t, programs)
+    local text = ranked.OVERFLOWING:format 'parallel "zero3"'
+    local built = { c = programs.build("zero3_cuda_overflow_c", text, { comm = "mpi" }),
+        cuda = programs.build("zero3_cuda_overflow", text .. 'target "cuda"\n') }
     local function trained(target, cycles)
         local o = { "--cycles", cycles, "--log", t.temp() .. "/log" }
         if target == "c" then

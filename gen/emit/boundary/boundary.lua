@@ -6,6 +6,7 @@ local kernels = require "emit.kernels.kernels"
 local ordered = require "base.ordered"
 local orthogonal = require "emit.boundary.orthogonal"
 local ranges = require "emit.boundary.ranges"
+local states = require "emit.boundary.states"
 local update = require "emit.boundary.update"
 
 local boundary = {}
@@ -122,7 +123,7 @@ function boundary.kernels(g, config, context)
     found.iterations = orthogonal.kernels(g, config, context, function(node)
         return kernels.make(node, "boundary", context)
     end)
-    if config.optimizer.own.ema then found.exchange = exchange_kernel(g, config, context) end
+    if states.exchanged(g, target) then found.exchange = exchange_kernel(g, config, context) end
     share(g, found.measure, "gradient_partials", run_call(g))
     share(g, batchnorm.move_kernel(target), "batchnorm_move", batchnorm.move_call)
     set_calls(g, config, target)

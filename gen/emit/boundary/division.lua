@@ -2,8 +2,9 @@
 -- ranges are cut into, what a rank has of each state, the numbers of the small sum.
 local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
-local layout = require "passes.layout"
 local ordered = require "base.ordered"
+local pieces = require "passes.pieces"
+local placed = require "emit.boundary.placed"
 local ranges = require "emit.boundary.ranges"
 local sections = require "emit.program.sections"
 local sent = require "emit.boundary.sent"
@@ -61,26 +62,10 @@ function division.fields(g, rows)
         ("range parts[%d];"):format(ranges.part_count(g, rows)) }
     if g.norm.others then table.insert(list, 3, "part_lists others;       /* of all others */") end
     for _, line in ipairs(sent.fields(g)) do list[#list + 1] = line end
+    for _, line in ipairs(placed.fields(g)) do list[#list + 1] = line end
     for _, name in ipairs(own_arrays(g)) do
         list[#list + 1] = ("ga_shard shard_state_%s; /* this rank's elements of state_%s */"):format(name, name)
     end
-    return list
-end
-
--- The first elements of tensors that belong to one rank each.
-local function starts_of(g)
-    local list = {}
-    for _, collective in ipairs(g.collectives) do
-        if collective.sharing == "tensor" then
-            for _, param in ipairs(g.params) do
-                for l = 0, param.used and param.count - 1 or -1 do
-                    local at = param.flat.offset + l * param.flat.stride
-                    if at >= collective.offset and at < collective.offset + collective.n then list[#list + 1] = at end
-                end
-            end
-        end
-    end
-    table.sort(list)
     return list
 end
 
@@ -91,45 +76,13 @@ local function bucket_rows(g)
     end)
 end
 
--- The elements of each rank in this division, as { from, behind } for each bucket.
-local function pieces_of(g, ranks)
-    local pieces = {}
-    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.sharing } end),
-        starts_of(g), ranks)
-    for rank = 1, ranks do
-        pieces[rank] = ordered.collect(g.collectives, function(x)
-            local own = cuts[x.bucket]
-            return { x.offset + own[rank], x.offset + own[rank + 1] }
-        end)
-    end
-    return pieces
-end
-
-local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
-
--- Elements that a rank with these pieces has of a state: as ga_layout_shard of the runtime takes them.
-local function elements_of(g, name, pieces)
-    local sum, dense = 0, not g.states:has(name) or g.states:get(name).dense
-    for _, piece in ipairs(pieces) do
-        if dense then sum = sum + aligned(piece[2] - piece[1]) end
-        for _, p in ipairs(dense and {} or g.params) do
-            local kept = p.state[name] and p.kept[name]
-            for l = 0, kept and p.count - 1 or -1 do
-                local first = p.flat.offset + l * p.flat.stride
-                local from, behind = math.max(first, piece[1]), math.min(first + p.flat.n, piece[2])
-                local n = kept and (kept.n == p.flat.n and behind - from or from == first and kept.n) or 0
-                if from < behind then sum = sum + aligned(n) end
-            end
-        end
-    end
-    return sum
-end
-
 --- The elements of a state, or of "gradients", "parameters" or "sent", that the rank has which has most of it.
-function division.most_elements(g, name, ranks)
+--- on_device: of what of it lies on the device.
+function division.most_elements(g, name, ranks, on_device)
     local most = 0
-    for _, pieces in ipairs(pieces_of(g, ranks)) do
-        most = math.max(most, name == "sent" and sent.elements(g, pieces) or elements_of(g, name, pieces))
+    for _, list in ipairs(pieces.of(g, ranks)) do
+        list = on_device and pieces.on_device(g, name, list) or list
+        most = math.max(most, name == "sent" and sent.elements(g, list) or pieces.elements(g, name, list))
     end
     return most
 end
@@ -142,9 +95,9 @@ end
 --- How evenly trained parameters are divided: { ranks, most = elements of the fullest rank, mean }.
 function division.balance(g, ranks)
     local most, sum = 0, 0
-    for _, pieces in ipairs(pieces_of(g, ranks)) do
+    for _, list in ipairs(pieces.of(g, ranks)) do
         local own = 0
-        for _, piece in ipairs(pieces) do own = own + piece[2] - piece[1] end
+        for _, piece in ipairs(list) do own = own + piece[2] - piece[1] end
         most, sum = math.max(most, own), sum + own
     end
     return { ranks = ranks, most = most, mean = sum / ranks }
@@ -152,9 +105,10 @@ end
 
 -- How a rank's part of each state gets its place.
 local function shard_lines(g, target)
-    local list = {}
+    local list = placed.opening(g)
     for _, array in ipairs { "parameters", "gradients" } do
-        for _, line in ipairs(g.sharded[array] and target.open_shard(array, "division.own") or {}) do
+        local there = placed.on_device(g, array)
+        for _, line in ipairs(g.sharded[array] and target.open_shard(array, "division.own", there) or {}) do
             list[#list + 1] = line
         end
     end
@@ -166,7 +120,8 @@ local function shard_lines(g, target)
             list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. shard, "&m->division.own",
                 "PARAMS", "TRAINED_PARAMS", states.table_of(g, name), "e" }, "));")
         end
-        local opened = not (g.state_file and g.states:get(name).dense) and target.open_shard("state_" .. name, shard)
+        local opened = not (g.state_file and g.states:get(name).dense)
+            and target.open_shard("state_" .. name, shard, placed.on_device(g, "state_" .. name))
         for _, line in ipairs(opened or {}) do list[#list + 1] = line end
     end
     return list
@@ -174,14 +129,15 @@ end
 
 --- Arguments of the block `division` of memory.c. open_shard: the text of the function that it calls.
 function division.tables(g, config, target, open_shard)
-    local starts, shards = starts_of(g), shard_lines(g, target)
+    local starts, shards = pieces.starts(g), shard_lines(g, target)
     return { name = text.ident(config.name), whole = #starts > 0, buckets = sections.lines(bucket_rows(g)),
         starts = text.block(c_text.wrap("", "static const int64_t STARTS[] = {",
             ordered.collect(starts, tostring), "};")), start_count = #starts,
         shards = sections.lines(shards), sharded = #shards > 0, grouped = g.handlers ~= nil,
         groups = text.block(c_text.wrap("", "static const int BUCKET_GROUPS[] = {", ordered.collect(g.collectives,
             function(x) return tostring(x.group and x.group.number or 0) end), "};")),
-        open_shard = open_shard, numbers = statistics.most(g, config.ops), device = target.device }
+        open_shard = text.block(placed.table(g) .. open_shard.text), numbers = statistics.most(g, config.ops),
+        device = target.device }
 end
 
 --- The lines by which averages of parameters start as these are.
@@ -203,6 +159,7 @@ end
 function division.closing(g)
     if not g.ranks then return NOTHING end
     local list = { "ga_division_close(&m->division);", table.unpack(sent.closing(g)) }
+    for _, line in ipairs(placed.closing(g)) do list[#list + 1] = line end
     for _, name in ipairs(own_arrays(g)) do list[#list + 1] = ("ga_shard_close(&m->shard_state_%s);"):format(name) end
     return sections.lines(list)
 end

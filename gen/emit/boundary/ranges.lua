@@ -15,6 +15,7 @@ local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
 local text = require "base.text"
 local update = require "passes.update"
 local update_names = require "passes.update_names"
@@ -37,9 +38,17 @@ for _, number in ipairs(NUMBERS) do READ[number[1]] = READ[number[1]] or "r->" .
 -- Arrays of m->partials have a place of their own in a row; a state too that does not lie over the flat space.
 local IN_PARTIALS = { partials = true, sums = true, scales = true }
 
+-- Where a part lies in the arrays that kernels of a device read, if some of it lies in host memory: rules that go over
+-- elements alone have states of all trained parameters.
+local ON_DEVICE = { w = "values", g = "values", state = "state" }
+
 -- The array of an operand of a kernel, and its place in a row; nil: the operand lies in no array of the flat space.
-local function array_of(g, item)
+-- device: the kernel is one of a device.
+local function array_of(g, item, device)
     local state = item:match("^state%.(.*)")
+    if device and placed.is_used(g) and (state or ON_DEVICE[item]) then
+        return state or item, ON_DEVICE[state and "state" or item]
+    end
     if state then
         local dense = g.state_file and "held" or g.sharded.state and "shard" or "flat"
         return state, g.states:get(state).dense and dense or "state_" .. state
@@ -82,15 +91,17 @@ local function name_of(g, run)
 end
 
 -- A place that only the parts of a range have: it is known when the program starts.
-local CUT, ONLY_PARTS = { cut = true }, { shard = true, held = true }
+local CUT, ONLY_PARTS = { cut = true }, { shard = true, held = true, values = true, state = true }
 
 -- Notes in a row the places of a node's operands.
 local function add_places(row, g, node)
     for _, list in ipairs { graph.reads(node), ordered.collect(graph.writes(node), function(o) return o.tensor end) } do
         for _, t in ipairs(list) do
             if t.array and t.array[1] ~= "partials" then
-                local _, name = array_of(g, (t.array[1] == "state" and "state." or "") .. t.array[2])
+                local item = (t.array[1] == "state" and "state." or "") .. t.array[2]
+                local _, name = array_of(g, item)
                 row.places[name] = ONLY_PARTS[name] and CUT or t.place
+                if placed.is_used(g) then row.places[select(2, array_of(g, item, true))] = CUT end
             end
         end
     end
@@ -101,8 +112,8 @@ local function add_places(row, g, node)
 end
 
 --- The rows of the table, in the order of the boundary, as { name, count, layers, numbers, places, comment }. Runs of
---- the same elements share one; each run gets its `row`.
-function ranges.rows(g)
+--- the same elements share one; each run gets its `row`. exchanged: whether exchange() goes over all parameters.
+function ranges.rows(g, exchanged)
     local list, by_key, taken = {}, {}, {}
     for word in text.KEYWORDS:gmatch("%S+") do taken[word] = true end
     local function row_of(run)
@@ -117,7 +128,7 @@ function ranges.rows(g)
         for name, value in ordered.each(run.numbers) do row.numbers[name] = value end
         return row
     end
-    if g.states:has "ema" then       -- exchange() goes over all of them
+    if exchanged then
         row_of { offset = 0, n = g.trained_elements, count = 1, stride = 0, numbers = {} }
     end
     graph.walk(g.boundary, function(node)
@@ -145,6 +156,8 @@ local function place_comment(name)
     if name == "flat" then return "in the flat space: parameters, gradients and states of that form" end
     if name == "shard" then return "of a part, in arrays of which a rank has only its own" end
     if name == "held" then return "of a part, in states whose last elements lie in a file" end
+    if name == "values" then return "of a part, among the values of the device, or as shard" end
+    if name == "state" then return "of a part, among the states of the device, or as shard" end
     return IN_PARTIALS[name] and "in m->partials" or "in m->" .. name
 end
 
@@ -153,6 +166,7 @@ function ranges.types(rows, g)
     local fields, names = {}, ordered.collect(rows, function(row) return row.name end)
     local cut = g.ranks or g.state_file ~= nil
     if cut then fields[1] = "int l; /* of a part: its layer */" end
+    if placed.is_used(g) then fields[2] = "int bucket; /* of a part: the bucket that it belongs to */" end
     if g.state_file then fields[2] = "int segment; /* of a part: that of the file, -1: its states lie in memory */" end
     for _, number in ipairs(NUMBERS) do
         for _, row in ipairs(rows) do
@@ -179,6 +193,7 @@ function ranges.part_count(g, rows)
     for _, row in ipairs(rows) do
         for _, part in ipairs(parts_of(g)) do count = count + update.parts(g, row.run, part) end
     end
+    if placed.is_used(g) then count = 2 * count end         -- once more, as what the device and what the host updates
     return count
 end
 
@@ -187,7 +202,9 @@ local function places_of(g, rows)
     local places = {}
     for _, name in ipairs(place_names(rows)) do
         local state = name:match "^state_"
-        if name == "shard" then
+        if name == "shard" and placed.is_used(g) then
+            places[#places + 1] = "place_part(m, next);"
+        elseif name == "shard" then
             places[#places + 1] = "next->shard = (offsets){p->at + from - p->from, 0};"
         elseif name == "held" then
             places[#places + 1] = "if (file) next->segment = ga_state_file_add(file, p->at + from - p->from, n, "
@@ -217,20 +234,23 @@ local function numbering(g)
 end
 
 --- Blocks of update.c that cut ranges into parts, { name, arguments }.
-function ranges.cutting(g, config, rows)
+function ranges.cutting(g, config, rows, target)
     local places = places_of(g, rows)
     local function block(list) return text.block(table.concat(list, "\n")) end
     local of_arrays = table.concat(places):find "place_in" ~= nil       -- their shards are fields of the model
-    local name, filed, own = text.ident(config.name), g.state_file ~= nil, text.block(of_arrays and "m, " or "")
+    local reads_model = of_arrays or placed.is_used(g)
+    local name, filed, own = text.ident(config.name), g.state_file ~= nil, text.block(reads_model and "m, " or "")
     local list = { { "cut", { places = block(places), filed = filed, of_arrays = of_arrays,
-        model = text.block(of_arrays and "const model *m, " or ""),
+        placed = placed.is_used(g), model = text.block(reads_model and "const model *m, " or ""),
         file = text.block(filed and "ga_state_file *file, " or "") } } }
     if g.ranks then
         list[2] = { "cut_ranks", { name = name, others = g.norm.others or false, own = own,
+            placed = placed.is_used(g), device_updates = not placed.updates_all(g),
             none = text.block(filed and "NULL, " or ""), tiles = block(numbering(g)) } }
     end
     if filed then
-        list[#list + 1] = { "cut_state", { name = name, sharded = g.sharded.state or false, own = own } }
+        list[#list + 1] = { "cut_state", { name = name, sharded = g.sharded.state or false, own = own,
+            device = target.device } }
     end
     return list
 end
@@ -268,7 +288,7 @@ function ranges.head(g, kernel, target, over)
     local parameters, lines, known = { "const range *r", "int l" }, {}, {}
     for _, operand in ipairs(kernel.operands) do
         local item, parameter = operand[1], operand[2]
-        local array, place = array_of(g, item)
+        local array, place = array_of(g, item, target.device)
         if array then
             local all = "all_" .. array
             local declared, k = target.operand_parameter((parameter:gsub("[%w_]+$", all))), known[all]
@@ -287,7 +307,7 @@ end
 
 --- The first lines of a loop of the boundary over a range: its layers, or its parts and the layer of each; nil of
 --- another loop.
-function ranges.loop(region)
+function ranges.loop(region, target)
     local range = region.range
     if not range then return nil end
     if not region.part then
@@ -295,7 +315,8 @@ function ranges.loop(region)
     end
     local list = ("m->%s.%s"):format(region.part, range.row.name)
     local head = ("for (const range *r = %s.first; r < %s.end; r++) {"):format(list, list)
-    if region.part == "swept" then head = head .. "\n    if (!state_need(w, m, r)) return;" end
+    if region.part == "swept" then head = head .. "\n    " .. target.state_need end
+    if region.fetched then head = head .. "\n    if (!gradient_need(w, m, r)) return;" end
     return { head, "    const int l = r->l;" }
 end
 
@@ -310,7 +331,7 @@ function ranges.arguments(g, kernel, target)
         local t = out and out.tensor or node.ins[item]
         local array = array_of(g, item)
         if array and not known[array] then
-            known[array], list[#list + 1] = true, target.array(t.array)
+            known[array], list[#list + 1] = true, placed.measured(g, node, t.array) or target.array(t.array)
         elseif t and not array then
             list[#list + 1] = target.pointer(t)
         end

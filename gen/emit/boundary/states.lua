@@ -82,6 +82,12 @@ function states.tables(g, params)
     return tables
 end
 
+--- Whether the averages of the parameters and these change places where they lie, for an evaluation. On a device whose
+--- averages lie in a file the host keeps the parameters meanwhile: it has a copy of theirs for files.
+function states.exchanged(g, target)
+    return g.states:has "ema" and not (g.state_file and target.device)
+end
+
 --- Where a checkpoint finds the last elements of a state.
 function states.rest(g, name)
     local i = g.state_file and ordered.find(g.state_file.arrays, name)

@@ -218,8 +218,8 @@ function update.render(g, kernel, config, context, block, over, what)
     return kernel
 end
 
-local function new_kernel(group, part, flops)
-    return { name = ("update_%s%s"):format(group.word, part), section = "boundary", group = group,
+local function new_kernel(group, part, flops, prefix)
+    return { name = ("%supdate_%s%s"):format(prefix or "", group.word, part), section = "boundary", group = group,
         operands = {}, flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), part = part }
 end
 
@@ -315,7 +315,7 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     l.flops = 1
     local few = not r.before and group.rule.scope == "element" and context.target.few_of_sweep
     local body = lower(statements, g, r, l, r.element, group, few)
-    local kernel = new_kernel(group, part, l.flops)
+    local kernel = new_kernel(group, part, l.flops, context.kernel_prefix)
     if few then return few_kernel(g, config, context, kernel, body, few(g)) end
     local loads = element_access(g, config, kernel, body.writes, body.lines)
     local used = table.concat(body.lines, "\n")
@@ -353,14 +353,20 @@ local function kernels_of(g, config, group, context, numbers)
     return list
 end
 
---- The update kernels, in the order of the groups. Each node of g.boundary that calls one gets its record.
-function update.kernels(g, config, context)
-    local list, by_name, numbers = {}, {}, { by_text = {}, names = {} }
+--- The update kernels, in the order of the groups. context.kernel_prefix: what the names of sweeps begin with.
+function update.functions(g, config, context)
+    local list, numbers = {}, { by_text = {}, names = {} }
     for _, group in g.groups:each() do
-        for _, kernel in ipairs(kernels_of(g, config, group, context, numbers)) do
-            list[#list + 1], by_name[kernel.name] = kernel, kernel
-        end
+        local own = kernels_of(g, config, group, context, numbers)
+        table.move(own, 1, #own, #list + 1, list)
     end
+    return list
+end
+
+--- The same for nodes: each node of g.boundary that calls one gets its record.
+function update.kernels(g, config, context)
+    local list, by_name = update.functions(g, config, context), {}
+    for _, kernel in ipairs(list) do by_name[kernel.name] = kernel end
     graph.walk(g.boundary, function(node)
         local a = node.attrs
         local kernel = a and a.part and by_name[("update_%s%s"):format(a.group.word, a.part)]

@@ -13,6 +13,7 @@ local names = require "emit.program.names"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
+local placed = require "emit.boundary.placed"
 local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
@@ -125,8 +126,8 @@ local function gradient_fields(g, device)
     return lines(list)
 end
 
-local function model_section(g, config, own, has_views, rows)
-    local divided, filed = division.fields(g, rows), state_file.fields(g, rows)
+local function model_section(g, config, own, has_views, rows, target)
+    local divided, filed = division.fields(g, rows), state_file.fields(g, rows, target)
     table.move(filed, 1, #filed, #divided + 1, divided)
     return { "model", { device = own.device, flat_parameters = chunks.fields(g, own.device),
         flat_gradients = gradient_fields(g, own.device),
@@ -154,7 +155,7 @@ function model_header.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/model.h"), {
         { "head", { header = text.block(header("model.h", "sizes, memory and functions of the program")),
             guard = text.ident(config.name:upper() .. "_MODEL_H"), half = sums.half, device = own.device,
-            parallel = own.parallel, sends = sent.is_used(g), filed = g.state_file ~= nil,
+            parallel = own.parallel, placed = placed.is_used(g), sends = sent.is_used(g), filed = g.state_file ~= nil,
             real = text.ident(f64 and "double" or "float"),
             dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
         own.device and { "iteration", {} },
@@ -172,7 +173,7 @@ function model_header.render(g, config, facts, context, updates, header)
         { "saved", { parameters = text.block(chunks.arrays(g) > 1 and ("parameters[%d]"):format(chunks.arrays(g))
             or "parameters"), gradients = save.gradient_arrays(g), rests = g.state_file and #g.state_file.arrays or 0,
             arrays = arrays, files = files } },
-        model_section(g, config, own, #views > 0, context.ranges),
+        model_section(g, config, own, #views > 0, context.ranges, target),
         function_section(g, config, own, g.one_row),
     })
 end

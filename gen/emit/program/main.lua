@@ -164,8 +164,8 @@ function main.render(g, config, context, header)
         #tests > 0 and { "missing_feature", { tests = sections.lines(tests) } },
         { "stopped", { name = name } },
         not refusal and { "start_watching", { name = name } },
-        { "main", { name = name, tests_cpu = #tests > 0, device = own.device, best = config.best ~= nil,
-            watching = watching(template, name, refusal) } },
+        { "main", { name = name, tests_cpu = #tests > 0, device = own.device,
+            filed = g.state_file ~= nil, best = config.best ~= nil, watching = watching(template, name, refusal) } },
     })
 end
 

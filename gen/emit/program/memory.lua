@@ -7,6 +7,7 @@ local gradients = require "emit.program.gradients"
 local grouped_files = require "emit.boundary.grouped_files"
 local handlers = require "emit.boundary.handlers"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
 local sections = require "emit.program.sections"
 local sent = require "emit.boundary.sent"
 local division = require "emit.boundary.division"
@@ -182,11 +183,13 @@ function memory.render(g, config, facts, context, header)
         g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields), { address = address }) },
         { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
-            parallel = own.parallel, left = windows.events(g), gathered = chunks.events(g) } }
+            parallel = own.parallel, left = windows.events(g), gathered = chunks.events(g),
+            here = placed.is_mixed(g) and #g.buckets or 0 } }
             or { "open", { arenas = arena_rows(facts, false) } },
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
-            context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
+            context.template("program/memory.c"), placed.is_used(g) and "open_placed" or device and "open_device_shard"
+                or "open_shard", placed.is_used(g) and { some = placed.has_some(g) } or {})) },
         g.state_file ~= nil and { "state_file", state_file.opening(g, config, context.ranges) },
         initial_values(g, params),
     })

@@ -6,6 +6,7 @@ local division = require "emit.boundary.division"
 local expr = require "base.expr"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
 local profile = require "emit.program.profile"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
@@ -78,14 +79,16 @@ end
 
 -- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks. What a device has for
 -- itself is a field of the model.
-local function planned_bytes(facts)
+local function planned_bytes(g, facts)
     local list, on_host = { "int64_t planned = PLANNED_BYTES;" }, {}
     for _, arena in ipairs(facts.arenas) do on_host[arena.name] = true end
     for _, arena in ipairs(facts.arenas) do
         local name = arena.name:gsub("^device_", "")
-        if arena.sharded then
-            list[#list + 1] = ("planned += (int64_t)m->%s;"):format(on_host[name]
-                and ("memory[ARENA_%s].bytes"):format(name:upper()) or name .. "_bytes")
+        local there = nil
+        if arena.memory == "device" and on_host[name] then there = placed.on_device(g, name) end
+        if arena.sharded and there ~= false then
+            list[#list + 1] = ("planned += (int64_t)%s;"):format(there and ("bytes_of(&m->%s)"):format(there)
+                or on_host[name] and ("m->memory[ARENA_%s].bytes"):format(name:upper()) or ("m->%s_bytes"):format(name))
         end
     end
     if #list == 1 then list[1] = "const " .. list[1] end
@@ -122,7 +125,7 @@ end
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
     local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
-        averages = division.averages_started(g), filed = g.state_file ~= nil,
+        averages = division.averages_started(g), filed = g.state_file ~= nil, placed = placed.is_used(g),
         numbers = save.numbers_started(config, updates) }
     return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
         length = length_of(config), schedule_lines = schedule_lines(config),
@@ -153,10 +156,11 @@ function model.render(g, config, facts, context, updates, header)
             or { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),
+        { "open", { name = name, device = own.device, placed = placed.is_used(g), ranks = g.ranks, 
+            planned = planned_bytes(g, facts),
             target = text.ident(context.target.name) } },
-        { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g),
-            filed = state_file.closing(g) } },
+        { "close", { name = name, device = own.device, placed = placed.is_used(g), parallel = own.parallel,
+            divided = division.closing(g), filed = state_file.closing(g) } },
         { "predictions", {} }, sample.possible(g, config) and { "sample", {} },
     })
 end

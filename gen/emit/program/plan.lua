@@ -10,6 +10,8 @@ local graph = require "graph.graph"
 local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
+local placement = require "emit.program.placement"
 local profile = require "emit.program.profile"
 local sent = require "emit.boundary.sent"
 local state_file = require "emit.boundary.state_file"
@@ -37,7 +39,7 @@ local function runtime_bytes(g)
 end
 
 --- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }; sharded: its bytes depend
---- on the ranks.
+--- on the ranks. filed: { held, windows } of states whose last elements lie in a file (state_file.arena).
 function plan.arenas(g, config)
     local data, target = config.data, targets.of(config)
     local list = {}
@@ -46,9 +48,10 @@ function plan.arenas(g, config)
         if by_rank then bytes = bytes * config.ranks end
         if sharded then
             what = ("%s: a rank's part"):format(what)
-            bytes = pages(division.most_elements(g, sharded, config.ranks) * element + 1)
+            local n = division.most_elements(g, sharded, config.ranks, memory == "device")
+            bytes = n > 0 and pages(n * element + 1) or 0
         end
-        if filed then what, bytes = state_file.arena(g, config, what, element) end
+        if filed then what, bytes = state_file.arena(g, config, what, element, filed) end
         list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
             sharded = (sharded or by_rank or filed) and true }
     end
@@ -61,6 +64,13 @@ function plan.arenas(g, config)
         target.loader_memory)
     add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
     return list
+end
+
+--- Bytes of these arenas in the memory of a device.
+function plan.device_bytes(arenas)
+    local sum = 0
+    for _, arena in ipairs(arenas) do sum = sum + (arena.memory == "device" and arena.bytes or 0) end
+    return sum
 end
 
 local function calls_of(g)
@@ -198,9 +208,11 @@ function plan.facts(g, config, kernel_list)
         facts.outside[#facts.outside + 1] = target.ranks_library
         facts.division = division.balance(g, config.ranks)
     end
-    facts.cycle, facts.state_file = cycle_facts(config), state_file.facts(g, config)
+    facts.cycle, facts.state_file = cycle_facts(config), state_file.facts(g, config, target)
+    facts.placement = placement.facts(g, config, facts.arenas, device)
     facts.graph = target.graph_facts and target.graph_facts(g)
-    facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate) or nil
+    facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate)
+        or placed.is_used(g) and threads.of_host(placed.updated(g) // config.ranks) or nil
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
     facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
         comm_bytes_per_cycle = bytes }
@@ -296,7 +308,14 @@ function plan.text(facts, prediction, width)
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
-    if facts.state_file then line("%-12s%s", "file", state_file.line(facts.state_file)) end
+    for i, text_of in ipairs(facts.state_file and state_file.lines(facts.state_file) or {}) do
+        line("%-12s%s", i == 1 and "file" or "", text_of)
+    end
+    if facts.placement then
+        line("%-12s%s", "placement", placement.line(facts.placement))
+        if facts.placement.chunks then add_table(placement.rows(facts.placement)) end
+        if facts.placement.moved then line("  %s", placement.link(facts.placement)) end
+    end
     if facts.predict then
         line("%-12s%s bytes of weights and %s of values predict a row: make predict", "alone",
             commas(facts.predict.weight_bytes), commas(facts.predict.value_bytes))

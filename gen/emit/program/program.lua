@@ -24,6 +24,7 @@ local ranges = require "emit.boundary.ranges"
 local runtime = require "emit.program.runtime"
 local sections = require "emit.program.sections"
 local state_file = require "emit.boundary.state_file"
+local states = require "emit.boundary.states"
 local step = require "emit.program.step"
 local targets = require "emit.targets.targets"
 local template = require "base.template"
@@ -117,7 +118,7 @@ local function planned(g, config)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
         profile = profile.get(config.profile), slices = profile.slices(config), arch = config.arch,
-        target = target, distances = distances, loops = loops, ranges = ranges.rows(g),
+        target = target, distances = distances, loops = loops, ranges = ranges.rows(g, states.exchanged(g, target)),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
     local found = boundary.kernels(g, config, context)

@@ -22,15 +22,20 @@ local WATCHING = { "files/sha256", "log/comparison", "log/edits" }
 -- More of it for several ranks.
 local RANKS = { "files/layout_shard", "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous", "ranks/shard" }
 
+-- Whether chunks may lie in host memory, of which the host makes a part of the update.
+local function is_placed(config, target) return config.placement ~= nil and target.device end
+
+local function has_team(config, target) return target.threads or is_placed(config, target) end
+
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)
     local list = ordered.copy(RUNTIME)
-    if target.threads then table.move({ "base/cores", "base/team" }, 1, 2, #list + 1, list) end
+    if has_team(config, target) then table.move({ "base/cores", "base/team" }, 1, 2, #list + 1, list) end
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
         config.best and { "loop/best" } or {}, watch.possible(config, target) and { "log/variant" } or {},
         config.mode.ranks and RANKS or {}, config.sends_half and { "files/sent" } or {},
-        config.nvme and { "files/state_file" } or {},
+        config.nvme and { "files/state_file" } or {}, is_placed(config, target) and { "ranks/placed" } or {},
         target.runtime(config) } do
         table.move(own, 1, #own, #list + 1, list)
     end
@@ -56,6 +61,8 @@ local function wants_header(config, target, name)
     if name == "runtime/files/sent.h" then return config.sends_half or false end
     if name == "runtime/ranks/moments.h" then return config.sync_batchnorm end
     if name == "runtime/files/state_file.h" then return config.nvme ~= nil end
+    if name == "runtime/ranks/placed.h" then return is_placed(config, target) end
+    if name == "runtime/base/team.h" or name == "runtime/base/cores.h" then return has_team(config, target) end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end

@@ -133,8 +133,8 @@ local function gathers_of(node, names, target)
 end
 
 -- The first lines of a loop.
-local function opening_of(region)
-    return ranges.loop(region) or { region.step > 0
+local function opening_of(region, target)
+    return ranges.loop(region, target) or { region.step > 0
         and ("for (int l = 0; l < %s; l++) { // %s"):format(c_text.count(region), region.name)
         or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(region), region.name) }
 end
@@ -165,7 +165,7 @@ local function lines_of(body, exchanges, pad, out, target)
         local before = body[i - 1]
         if waits(node, target) and not (before and before.op ~= "times") then append { target.barrier } end
         if node.op == "times" then
-            append(opening_of(node))
+            append(opening_of(node, target))
             local inner = lines_of(node.body, exchanges, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
                 out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
@@ -289,7 +289,7 @@ function step.boundary(g, config, context)
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
         cut = (g.ranks or g.state_file ~= nil) and text.block((sections.render(context.template("program/update.c"),
-            ranges.cutting(g, config, context.ranges)):gsub("\n$", ""))),
+            ranges.cutting(g, config, context.ranges, target)):gsub("\n$", ""))),
         buckets = #g.collectives > 0 and { overlap = config.overlap,
             parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,

@@ -21,9 +21,19 @@ function threads.busy(list, accumulate)
     return { micro_us = us, thread_us = LEAST, threads = math.tointeger(math.max(1, math.min(us // LEAST, MOST))) }
 end
 
+-- Elements that each thread of an update on the host should have: 16 tiles.
+local LEAST_ELEMENTS = 65536
+
+--- The same for the updates that the host of a device makes, of so many elements.
+function threads.of_host(elements)
+    return { threads = math.max(1, math.min(elements // LEAST_ELEMENTS, MOST)),
+        why = ("the host updates %s elements, and each thread needs %s"):format(text.commas(elements),
+            text.commas(LEAST_ELEMENTS)) }
+end
+
 -- "a micro-step is 8 microseconds of one core by the plan, and each thread needs 200"
 local function reason(busy)
-    return ("a micro-step is %s microseconds of one core by the plan, and each thread needs %d"):format(
+    return busy.why or ("a micro-step is %s microseconds of one core by the plan, and each thread needs %d"):format(
         text.commas(math.ceil(busy.micro_us)), busy.thread_us)
 end
 

@@ -94,8 +94,8 @@ interface.fields = {
 
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
-    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes } per second, "
-        .. "call_us, like = in words; nil: as the profile of the processor says", true),
+    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, bytes, link_bytes } per "
+        .. "second, call_us, like = in words; nil: as the profile of the processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures
@@ -109,9 +109,10 @@ interface.fields = {
 
     -- memory
     field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
-        .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: its "
-        .. "last elements lie in a file"),
-    field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
+        .. "by_rank, filed), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank; filed: "
+        .. "{ held, windows } of states whose last elements lie in a file (emit/boundary/state_file.lua)"),
+    field("open_shard", "function", "(name, shard, there): the lines that give a rank's part of an array its memory; "
+        .. "there: of a device, the shard of what lies on it; nil: all, false: nothing"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
 
     -- files and libraries
@@ -151,6 +152,8 @@ interface.fields = {
     field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the "
         .. "call, maybe a function of the node, the line that follows behind the barrier, the name of the kernel if "
         .. "there is one"),
+    field("state_need", "string", "the line with which a loop over parts begins whose states may lie in a file; nil: "
+        .. "no state does", true),
     field("move_step", "string", "what the call of batchnorm_move begins with"),
     field("array", "function", "(array): the address of a whole array of the flat space, { kind, name }"),
     field("operand_parameter", "function", "(parameter): what a function over a run is given for an operand"),

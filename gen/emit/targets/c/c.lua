@@ -143,6 +143,9 @@ c.services = {
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 
+--- What a loop over parts begins with whose states may lie in a file.
+c.state_need = "if (!state_need(w, m, r, GA_STATE_ALL)) return;"
+
 --- Operands of a kernel over a range, in C: the parameter, the place of a layer's elements, a number.
 function c.operand_parameter(parameter) return parameter end
 function c.operand_place(parameter, all, place) return ("%s = %s + %s;"):format(parameter, all, place) end

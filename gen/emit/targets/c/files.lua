@@ -2,6 +2,7 @@
 -- There is no device.
 local batch = require "emit.program.batch"
 local ordered = require "base.ordered"
+local state_file = require "passes.state_file"
 local scaler = require "emit.boundary.scaler"
 local statistics = require "emit.program.statistics"
 local text = require "base.text"
@@ -23,7 +24,8 @@ end
 --- The arenas of training.
 function c_files.arenas(g, config, add)
     for _, arena in ipairs(g.arenas) do
-        add(arena.name, batch.arena_bytes(g, arena), arena.doc, nil, arena.sharded, nil, arena.filed)
+        add(arena.name, batch.arena_bytes(g, arena), arena.doc, nil, arena.sharded, nil,
+            arena.filed and { held = 1, windows = state_file.WINDOWS })
     end
     if config.mode.ranks then add("wires", WIRES * wire_bytes(g, config), "parts of the sums over the ranks") end
     local numbers = statistics.most(g, config.ops)

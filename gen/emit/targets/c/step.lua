@@ -10,6 +10,7 @@ local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
 local sent = require "emit.boundary.sent"
+local state_file = require "emit.boundary.state_file"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
@@ -93,7 +94,8 @@ local function step_text(g, config, context, bodies, header)
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false,
-            filed = g.state_file ~= nil, gathers = g.sharded.state and not g.sharded.parameters } } or false,
+            filed = g.state_file ~= nil, average = g.state_file and state_file.average(g) or false,
+            gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "evaluations", { name = name } },
         { "library", { name = name } },
     })

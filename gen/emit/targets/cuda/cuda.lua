@@ -93,6 +93,9 @@ cuda.services = {
     end, kernel = "decide" },
 }
 
+--- What a loop over parts begins with whose states may lie in a file.
+cuda.state_need = "if (!state_need(q, m, r, filed)) continue;"
+
 local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
 
 --- The declaration of a kernel's parameter in the host function that launches the kernel.
@@ -134,11 +137,18 @@ function cuda.step_of(kernel) return (kernel.reads_step or kernel.group) and "q,
 -- The short names of arrays in the model.
 local SHORT = { parameters = "w", gradients = "g" }
 
---- The lines that give a rank's part of an array, "state_NAME", "gradients" or "parameters", its memory.
-function cuda.open_shard(array, shard)
+--- The lines that give a rank's part of an array, "state_NAME", "gradients" or "parameters", its memory. there: the
+--- shard of what lies on the device; nil: all of it, false: nothing.
+function cuda.open_shard(array, shard, there)
     local upper, short = array:upper(), SHORT[array]
-    return { ("GA_TRY(open_shard(m, DEVICE_%s, ARENA_%s, \"%s\", &m->%s, e));"):format(upper, upper, array, shard),
-        ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(short and "flat_" .. short or array, upper),
+    local placed = ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(short and "flat_" .. short or array, upper)
+    if there == false then
+        return { ('GA_TRY(open_pinned(m, ARENA_%s, "%s", bytes_of(&m->%s), e));'):format(upper, array, shard),
+            placed }
+    end
+    local own = ("&m->%s%s"):format(shard, there and ", &m->" .. there or "")
+    return { c_text.wrap("", "GA_TRY(open_shard(", { "m", "DEVICE_" .. upper, "ARENA_" .. upper,
+        ('"%s"'):format(array), own, "e" }, "));"), placed,
         ("m->device_%s = m->device_memory[DEVICE_%s];"):format(short or array, upper) }
 end
 

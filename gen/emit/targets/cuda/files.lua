@@ -6,6 +6,7 @@ local cuda_step = require "emit.targets.cuda.step"
 local graphs = require "emit.targets.cuda.graphs"
 local hopper = require "emit.targets.cuda.hopper"
 local ordered = require "base.ordered"
+local state_file = require "passes.state_file"
 local statistics = require "emit.program.statistics"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
@@ -20,14 +21,14 @@ local function lines(list) return text.block(table.concat(list, "\n")) end
 local PARTS = "device_parts"
 
 -- Arenas of which no file has anything.
-local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true }
+local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true, chunks = true, pool = true }
 
 --- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
         add("device_" .. arena.name, batch.arena_bytes(g, arena), "device: " .. arena.doc, "device",
-            arena.sharded)
+            arena.sharded, nil, arena.filed and { held = 1, windows = 1 })
     end
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
@@ -37,8 +38,15 @@ function cuda_files.arenas(g, config, add)
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
         if not DEVICE_ALONE[arena.name] then
-            add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
+            local placed = g.placement ~= nil and arena.sharded ~= nil
+            add(arena.name, batch.arena_bytes(g, arena), placed and "pinned: of chunks on the host; copy for files of "
+                .. "others" or "copy for files", placed and "pinned" or nil, arena.sharded,
+                nil, arena.filed and { held = 1, windows = 0 })
         end
+    end
+    if g.state_file then
+        add("state_windows", 0, "pinned: states on their way between file and device", "pinned", nil, nil,
+            { held = 0, windows = state_file.WINDOWS * #g.state_file.arrays })
     end
     local numbers = statistics.most(g, config.ops)
     if numbers > 0 then
@@ -148,7 +156,9 @@ function cuda_files.flat_places(g)
     if not g.sharded.gradients then list[#list + 1] = "m->device_g = m->device_memory[DEVICE_GRADIENTS];" end
     if g.residues then list[#list + 1] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.sharded.state and {} or g.state_names) do
-        list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
+        local filed = g.state_file and g.states:get(name).dense        -- it has memory when its file is open
+        list[#list + 1] = not filed and ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name,
+            name:upper()) or nil
     end
     return list
 end
@@ -181,7 +191,7 @@ end
 
 --- Whether a header of the runtime belongs to the program.
 function cuda_files.wants_header(name)
-    return not (name:match("team") or name:match("cores") or name:match("collect"))
+    return not name:match("collect")
 end
 
 return cuda_files

@@ -8,7 +8,7 @@ local graphs = {}
 
 local MOST = 20000    -- nodes of the graph of a cycle; a node takes some hundred bytes on the host and on the device
 
-local NOTHING = { handler = true }    -- only libraries have handlers
+local NOTHING = { handler = true, state_finish = true }    -- only libraries have handlers; the host ends a sweep
 
 -- Nodes of a graph that a body becomes, without those that NCCL adds.
 local function launches(body)
@@ -23,6 +23,24 @@ local function micro_nodes(g) return launches(g.forward) + launches(g.backward) 
 
 local function cycle_nodes(g, a) return a * micro_nodes(g) + launches(g.boundary) + launches(g.views) end
 
+--- The boundary of a program whose state lies in a file, as three bodies: before the sweep, the sweep, which the host
+--- goes on with where the graph of a cycle ends, and after it.
+function graphs.parts(g)
+    local parts = { before = {}, swept = {}, after = {} }
+    local at = parts.before
+    for _, node in ipairs(g.boundary) do
+        if node.op == "state_finish" then
+            at = parts.after
+        else
+            table.insert(node.part == "swept" and parts.swept or at, node)
+        end
+    end
+    return parts
+end
+
+--- Whether something waits for the sweep over the file: copies of weights, a gather.
+function graphs.has_after(g) return g.state_file ~= nil and (#graphs.parts(g).after > 0 or #g.views > 0) end
+
 --- The numbers of micro-steps whose cycles are one graph.
 function graphs.sizes(g)
     return ordered.collect(g.sizes, function(a) return cycle_nodes(g, a) <= MOST and a or nil end)
@@ -36,13 +54,15 @@ function graphs.facts(g)
         nodes = whole and nodes or cycle_nodes(g, 1) }
 end
 
---- The graphs by name: two per size of a cycle, one for each slot of the ring, and one per role.
+--- The graphs by name: two per size of a cycle, one for each slot of the ring, one per role, and what is behind a sweep
+--- over a file.
 function graphs.names(g)
     local names = {}
     for _, a in ipairs(graphs.sizes(g)) do
         for slot = 0, 1 do names[#names + 1] = ("CYCLE_%d_%d"):format(a, slot) end
     end
     for _, role in ipairs(g.roles) do names[#names + 1] = "MICRO_" .. role.name:upper() end
+    names[#names + 1] = graphs.has_after(g) and "AFTER_SWEEP" or nil
     return names
 end
 
@@ -60,7 +80,7 @@ function graphs.cycle_cases(g)
     return block_of(play), block_of(first)
 end
 
---- The calls that run a micro-step of each role, and the rows that name its graph.
+--- The calls that run a micro-step of each role, or what is behind a sweep, and the rows that name a role's graph.
 function graphs.micro_cases(g)
     local cases, rows = {}, {}
     for _, role in ipairs(g.roles) do
@@ -70,6 +90,7 @@ function graphs.micro_cases(g)
             ends and " boundary(q, m);" or "")
         rows[#rows + 1] = ("[GA_%s] = %s,"):format(role.name:upper(), name)
     end
+    cases[#cases + 1] = graphs.has_after(g) and "case AFTER_SWEEP: after_sweep(q, m); break;" or nil
     return block_of(cases), block_of(rows)
 end
 

@@ -8,8 +8,10 @@
 -- twin       of products with a twin for sm_90 (hopper.lua): its tiles of 128 x 256 take 49152 bytes from the cache for
 --            4.2e6 operations, and the cache gives 5.5e12 bytes per second. No start on a device has measured one yet.
 -- bytes      per second: 90 % of the 4.8e12 of its data sheet, as copies reach
+-- link       bytes per second between host and device: 80 % of the 63e9 of sixteen lanes of PCIe 5.0
 -- call_us    between two nodes of a graph
-local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, twin = 470e12, bytes = 4.3e12, call_us = 1.2 }
+local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, twin = 470e12, bytes = 4.3e12, link = 50e9,
+    call_us = 1.2 }
 
 -- What a device can do at most, by its data sheet (SXM): multiply-adds in f32, products of 16 bits on tensor cores
 -- (dense), bytes per second. The floors of `make bench-gpu` follow from these.
@@ -24,7 +26,7 @@ function rates.peaks(name) return PEAKS[name:match "H[12]00"] end
 --- The rates for a type of real numbers, as a profile has them, with the time that a call adds.
 function rates.of(real)
     return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin, bytes = RATES.bytes,
-        call_us = RATES.call_us, like = "a device like an H200" }
+        link_bytes = RATES.link, call_us = RATES.call_us, like = "a device like an H200" }
 end
 
 return rates

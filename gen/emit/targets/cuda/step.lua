@@ -11,7 +11,9 @@ local gradients = require "emit.program.gradients"
 local graphs = require "emit.targets.cuda.graphs"
 local handlers = require "emit.boundary.handlers"
 local hopper = require "emit.targets.cuda.hopper"
+local host_update = require "emit.targets.cuda.host_update"
 local ordered = require "base.ordered"
+local placed = require "emit.boundary.placed"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
@@ -122,7 +124,8 @@ local function boundary_kernels(g, config, context, found)
             return ("s->list_ranks[%d]"):format(number - 1)
         end)
         add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = step.totals(config, template),
-            ranks = config.ranks, by_sum = shares and shares.by_sum, shares = shares and shares.lines or false })
+            ranks = config.ranks, by_sum = shares and shares.by_sum or false,
+            shares = shares and shares.lines or false })
     end
     if config.mode.ranks then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" },
@@ -250,33 +253,51 @@ end
 
 -- Copies of the arrays of an update to the device (up) or back from it.
 local function transfers(g, up)
-    local out = {}
+    local out, verb = {}, up and "upload" or "download"
     local function add(name, here, elements, type_name)
         local device = "m->device_" .. name
         out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
-            up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
+            verb, up and device or here, up and here or device, type_name or "real", elements)
     end
-    add("w", "m->flat_w", g.sharded.parameters and "(size_t)m->division.own.elements" or "FLAT")
+    -- of a rank's part of an array, `shard`, what lies on the device
+    local function add_part(name, here, shard, array)
+        local there = placed.on_device(g, array)
+        if there == nil then return add(name, here, ("(size_t)m->%s.elements"):format(shard)) end
+        local host, device = here .. ", &m->" .. shard, ("m->device_%s, &m->%s"):format(name, there)
+        out[#out + 1] = there and cuda.wrap("", ("GA_TRY(%s("):format(verb),
+            { "m", up and device or host, up and host or device, "e" }, "));") or nil
+    end
+    if not g.sharded.parameters then add("w", "m->flat_w", "FLAT") end
+    if g.sharded.parameters then add_part("w", "m->flat_w", "division.own", "parameters") end
     if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
-    add("g", "m->flat_g", g.sharded.gradients and "(size_t)m->division.own.elements" or "SUMMED",
-        g.half_sums and "bf16" or nil)
+    if not g.sharded.gradients then add("g", "m->flat_g", "SUMMED", g.half_sums and "bf16" or nil) end
+    if g.sharded.gradients then add_part("g", "m->flat_g", "division.own", "gradients") end
     if g.sharded.gradients and g.summed_elements > g.trained_elements then
         add("collected", "m->collected", "(SUMMED - TRAINED)")
     end
     if g.residues then add("residue", "m->flat_residue", "SUMMED") end
     for _, name in ipairs(g.state_names) do
-        local state = g.states:get(name)
-        add("state_" .. name, "m->state_" .. name, g.sharded.state and ("(size_t)m->%s.elements"):format(
-            state.dense and "division.own" or "shard_state_" .. name) or state.dense and "TRAINED" or state.elements)
+        local state, field = g.states:get(name), "state_" .. name
+        if g.state_file and state.dense then
+            add(field, "m->" .. field, "(size_t)ga_state_file_held(m->state_file)")
+        elseif g.sharded.state then
+            add_part(field, "m->" .. field, state.dense and "division.own" or "shard_" .. field, field)
+        else
+            add(field, "m->" .. field, state.dense and "TRAINED" or state.elements)
+        end
     end
+    if #out == 0 and not up then out[1] = "(void)m, (void)e; /* all of it lies in host memory */" end
     return block_of(out)
 end
 
 --- All kernels, including those of the boundary, in the order of kernels.cu.
 function cuda_step.kernels(g, config, context, found)
+    if placed.is_used(g) then context.host_updates = host_update.part(g) end
+    context.device_updates = placed.updates_all(g) and {} or found.updates
     local list = ordered.copy(context.functions.list)
     context.boundary_kernels = boundary_kernels(g, config, context, found)
-    for _, more in ipairs { context.boundary_kernels, boundary.functions(found) } do
+    local own = ordered.copy(found, { updates = context.device_updates })
+    for _, more in ipairs { context.boundary_kernels, boundary.functions(own) } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return list
@@ -285,7 +306,7 @@ end
 --- All calls of step.c: those of nodes, then the kernels of the boundary.
 function cuda_step.calls(all, found, context)
     local list = ordered.copy(all)
-    for _, more in ipairs { context.boundary_kernels, found.updates, found.iterations } do
+    for _, more in ipairs { context.boundary_kernels, context.device_updates, found.iterations } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return list
@@ -297,7 +318,7 @@ local function bucket_section(g, arguments)
         return { "buckets", { overlap = arguments.overlap, grouped = g.handlers ~= nil } }
     end
     local _, first = windows.gap_tables(g)
-    local own = ordered.copy(arguments, { gap_rows = first })
+    local own = ordered.copy(arguments, { gap_rows = first, placed = placed.is_used(g) })
     own.parameters = nil            -- the host clears no gaps
     return { "windows", own }
 end
@@ -314,9 +335,10 @@ local function exchanges(g, config, context, buckets)
     if not g.ranks then return false end
     local divided = g.sharded.parameters
     local list = sections.render(context.template("program_cuda/exchanges.c"), {
-        bucket_section(g, buckets),
+        placed.is_used(g) and { "values_of", {} }, bucket_section(g, buckets),
         divided and sections.block(context.template("program/update.c"), "chunk_order", chunks.tables(g)),
-        divided and { "chunks", {} } or g.sharded.state and { "gather", {} },
+        divided and { "chunks", { placed = placed.is_used(g), pool = placed.pool(g) } }
+            or g.sharded.state and { "gather", {} },
         config.sync_batchnorm and { "statistics", { sizes = statistics_sizes(g, config) } },
         divided and { "connect_parts", { collected = g.summed_elements > g.trained_elements,
             statistics = config.sync_batchnorm } }
@@ -327,13 +349,52 @@ local function exchanges(g, config, context, buckets)
     return text.block((list:gsub("\n+$", "")))
 end
 
+-- The functions of an update that sweeps over a file, and the calls of the boundary: `all`, or those up to the sweep
+-- over what lies on the device.
+local function sweep_of(g, context, all)
+    if not g.state_file then return false, all end
+    local parts, template = graphs.parts(g), context.template("program_cuda/state_file.c")
+    local behind = graphs.has_after(g) and { #parts.after > 0 and step.lines(parts.after, cuda).text
+        or "pack_views(q, m);", #parts.after > 0 and "pack_views(q, m);" or nil }
+    return text.block((sections.render(template, {
+        { "windows", { addresses = text.block(table.concat(ordered.collect(g.state_file.arrays, function(name)
+            return "m->device_state_" .. name
+        end), ", ")) } },
+        { "sweep", { calls = step.lines(parts.swept, cuda) } },
+        behind and { "after_sweep", { calls = block_of(behind) } },
+    }):gsub("\n$", ""))), block_of { step.lines(parts.before, cuda).text, "sweep(q, m, false);" }
+end
+
+-- The host's part of an update: of chunks in host memory, or of a state that lies in a file.
+local function host_part(g, context)
+    if placed.is_used(g) then return text.block('#include "update.c" /* the host\'s part of an update */') end
+    return g.state_file ~= nil and sections.block(context.template("program_cuda/state_file.c"), "host_update",
+        { after = graphs.has_after(g) })
+end
+
+-- How an evaluation gets the averages of the parameters.
+local function averages(g, config, context)
+    if not g.states:has "ema" then return false end
+    local name, sharded = text.ident(config.name), g.sharded.state or false
+    local gathers = sharded and not g.sharded.parameters
+    if not g.state_file then
+        return { "averages", { name = name, sharded = sharded, gathers = gathers, placed = placed.is_used(g) } }
+    end
+    return sections.block(context.template("program_cuda/state_file.c"), "averages", { name = name,
+        average = ordered.find(g.state_names, "ema") - 1, gathers = gathers,
+        index_of = text.block(g.sharded.parameters and "h.at" or "ga_layout_index(p, l, h.i)"),
+        elements = text.block(g.sharded.parameters and "(size_t)m->division.own.elements" or "FLAT") })
+end
+
 local function step_text(g, config, context, header)
     local sharing = sharing_rows(context.kernels) or false
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
-    local ranks, chunked = config.mode.ranks or false, g.head ~= nil
+    local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
+    local hosted = filed or placed.is_used(g)
     local twins = hopper.parts_bytes(context.kernels) ~= nil
+    local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
@@ -343,18 +404,19 @@ local function step_text(g, config, context, header)
         { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
         { "backward", { backward = p.backward, chunked = chunked } },
-        { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
+        { "micro", { batch = p.batch } }, sweep,
+        { "boundary", { boundary_calls = calls, filed = filed } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
         { "graphs", { play_cases = play, micro_cases = micro } },
-        { "transfers", { parallel = ranks } },
-        { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
+        host_part(g, context), { "transfers", { parallel = ranks, hosted = hosted } },
+        { "starts", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
+        { hosted and "hosted_cycle" or "cycle", { name = name } }, { "micro_step", { name = name } },
         { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
-        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state,
-            gathers = g.sharded.state and not g.sharded.parameters } } or false,
+        averages(g, config, context),
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.weights_first(g, config),
-            lists = g.handlers and #config.rank_groups or 0 } },
+            lists = g.handlers and #config.rank_groups or 0, some = placed.has_some(g) } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
         { "load", { name = name, sharing = sharing, twins = twins } },
     })
@@ -365,6 +427,7 @@ function cuda_step.render(g, config, context, _, found, header, files)
     local kernels = context.kernels
     files:set("kernels.cu", kernels_text(g, config, context, kernels, found.updates, header))
     files:set("launch.c", launch_text(kernels, header))
+    if placed.is_used(g) then files:set("update.c", host_update.render(g, config, context, header)) end
     files:set("step.c", step_text(g, config, context, header))
 end
 
