@@ -72,6 +72,7 @@ local function lower(path, o, sets, choice)
     c.placed = target.device and c.placement or nil
     c.device_bytes = function(graph) return plan.device_bytes(plan.arenas(graph, c)) end
     c.octets = target.octets and target.octets(c) or nil
+    c.strides = target.strides and target.strides(c) or nil
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil
     for _, pass in ipairs(o.without or {}) do c.without:set(pass, true) end

@@ -106,6 +106,7 @@ fields.tensor = {
     whole_name = "its name before its loop was divided, nil if it was not (split)",
     rounds = "the value of f32 that it is rounded from (precision)",
     octets = "whether it lies by octets: 8 channels of a place side by side (octets)",
+    row = "elements from a row of its last axis to the next; nil: those of the row (strides)",
     place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows "
         .. "(emit/program/names.lua)",
 }

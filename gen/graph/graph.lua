@@ -77,9 +77,15 @@ function graph.bytes(t) return BYTES[t.dtype] end
 --- Whether a tensor is stored in 16 bits.
 function graph.is_half(t) return BYTES[t.dtype] == 2 end
 
+--- The elements of the memory of a tensor: those of its shape, and what lies between its rows.
+function graph.room(t)
+    local n = graph.elements(t.shape)
+    return t.row and n // t.shape[#t.shape] * t.row or n
+end
+
 --- The memory of a tensor in elements of the program's type, of which two 16-bit ones fill one.
 function graph.places(t)
-    local n = graph.elements(t.shape)
+    local n = graph.room(t)
     return graph.is_half(t) and (n + 1) // 2 or n
 end
 

@@ -11,8 +11,8 @@
 /* Facts about a micro-batch for kernels; copied to the device with it. */
 typedef struct ga_micro {
     int64_t rows;     /* true rows, 0..B; the rows after them have weight 0 */
-    int64_t row;      /* place of row 0 in the cycle's global batch: (k * world + rank) * B */
     int64_t before;   /* micro-steps of the cycle before this one, on each rank */
+    int64_t row;      /* place of row 0 in the cycle's global batch: (k * world + rank) * B */
     int64_t cycle;    /* cycles done before this one */
     int64_t training; /* 0 in evaluation: no random numbers are used */
     uint64_t seed;    /* of the run */

@@ -267,6 +267,13 @@ int ga_device_download(ga_device *d, void *to, ga_address from, size_t bytes, ga
     return 0;
 }
 
+int ga_device_download_rows(ga_device *d, void *to, ga_address from, size_t rows, size_t bytes, size_t apart,
+                            ga_err *e) {
+    for (size_t i = 0; i < rows; i++)
+        GA_TRY(ga_device_download(d, (char *)to + i * bytes, from + i * apart, bytes, e));
+    return 0;
+}
+
 int ga_device_send(ga_device *d, ga_cuda_stream s, ga_address to, const void *from, size_t n,
                    ga_err *e) {
     if (n > 0) CHECK("sending to the device", cuMemcpyHtoDAsync_v2(to, from, n, s));

@@ -87,6 +87,9 @@ void ga_device_give_back(ga_device *d, ga_address memory);
 /* Synchronous: they wait for all work of the device, then for the copy. Any host memory. */
 int ga_device_upload(ga_device *d, ga_address to, const void *from, size_t bytes, ga_err *e);
 int ga_device_download(ga_device *d, void *to, ga_address from, size_t bytes, ga_err *e);
+/* Rows of `bytes` that begin `apart` bytes from each other on the device; in `to` they lie behind each other. */
+int ga_device_download_rows(ga_device *d, void *to, ga_address from, size_t rows, size_t bytes, size_t apart,
+                            ga_err *e);
 /* In stream order; host memory must be pinned, and unused until the stream has done the copy. */
 int ga_device_send(ga_device *d, ga_cuda_stream s, ga_address to, const void *from, size_t n, ga_err *e);
 int ga_device_fetch(ga_device *d, ga_cuda_stream s, void *to, ga_address from, size_t n, ga_err *e);

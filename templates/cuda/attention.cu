@@ -69,19 +69,26 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
         const int i = down + u * GA_SIDE;
         factor[u] = total[u] == 0 ? (real)0 : 1 / total[u];
         if (i < n && across == 0)
-            lse[(row + i0 + i) * HEADS + h] = total[u] == 0 ? (real)0 : largest[u] + $(softmax.log)(total[u]);
+            lse[row * HEADS + h * T + i0 + i] = total[u] == 0 ? (real)0 : largest[u] + $(softmax.log)(total[u]);
     }
     ga_tile_store<TILE, DEPTH, D>(y + ((row + i0) * HEADS + h) * D, HEADS * D, n, sum, factor);
 }
 
-//@ attend_delta(fn, params, source, threads, x, dy, rows, heads, d)
-/* $fn: dy . y for each of $heads heads of $d elements
+//@ attend_delta(fn, params, source, threads, rows, heads, T, d, few)
+/* $fn: dy . y for each of $heads heads of $d elements; those of a head's $T positions lie behind each other
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    const ga_int64 n = $(rows)ll * $heads;
+    enum { T = $T, HEADS = $heads, D = $d, FEW = $few };
+    const ga_int64 n = $(rows)ll * HEADS;
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
+        const ga_int64 head = (i / (HEADS * T) * T + i % T) * HEADS + i / T % HEADS;
         real sum = 0;
-        for (ga_int64 c = i * $d; c < (i + 1) * $d; c++) sum += $dy * $x;
+        for (int c = 0; c < D; c += FEW) {
+            const auto of_dy = ga_read<FEW>(dy + head * D + c);
+            const auto of_y = ga_read<FEW>(y + head * D + c);
+#pragma unroll
+            for (int k = 0; k < FEW; k++) sum += ga_get(of_dy.at[k]) * ga_get(of_y.at[k]);
+        }
         delta[i] = sum;
     }
 }
@@ -137,7 +144,7 @@ for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
         for (int u = 0; u < TALL; u++) {
             for (int x = 0; x < TALL; x++) {
                 const int j = j0 + down + u * GA_SIDE, i = i0 + across + x * GA_SIDE;
-                const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
+                const ga_int64 head = row * HEADS + h * T + (i < T ? i : T - 1);
                 const bool hidden = i >= T || $(visible.hidden);
                 p[u][x] = hidden ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
 //% if dropout then
@@ -180,7 +187,7 @@ for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
     for (int u = 0; u < TALL; u++) {
         for (int x = 0; x < TALL; x++) {
             const int i = i0 + down + u * GA_SIDE, j = j0 + across + x * GA_SIDE;
-            const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
+            const ga_int64 head = row * HEADS + h * T + (i < T ? i : T - 1);
             const bool hidden = i >= T || $(visible.hidden);
             p[u][x] = hidden ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
 //% if dropout then
@@ -222,10 +229,16 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
     auto stage_of = [&](int j0) { return shared + (OWN + j0 / ROWS % 2 * 2 * ROWS) * BYTES; };
+//% if tile.mask then
+    auto mask_of = [&](int j0) { return (int *)(shared + (OWN + 4 * ROWS) * BYTES) + j0 / ROWS % 2 * ROWS; };
+//% end
     auto begin = [&](int j0) {
         const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
         ga_rows_begin<ROWS, D>(stage_of(j0), key + at, K_ROW, $(shape.keys) - j0);
         ga_rows_begin<ROWS, D>(stage_of(j0) + ROWS * BYTES, value + at, K_ROW, $(shape.keys) - j0);
+//% if tile.mask then
+        ga_mask_begin<ROWS>(mask_of(j0), mask + $(shape.key_row) + j0, $(shape.keys) - j0);
+//% end
     };
     const float scale = $(softmax.scale) * GA_LOG2_E;
     float sum[TALL][ga_rows<D>::CHUNKS][4] = {}, total[TALL][2] = {}, largest[TALL][2];
@@ -239,6 +252,9 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
         if (j0 + ROWS < stop) begin(j0 + ROWS);
         ga_copy_commit();
         float score[TALL][ROWS / 8][4];
+//% if tile.mask then
+        const int *of_keys = mask_of(j0);
+//% end
         ga_row_dots<TALL, ROWS, D>(score, shared + own * BYTES, stage_of(j0), lane);
         if ($(visible.edge))
             ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
@@ -255,7 +271,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
         ga_row_sums<TALL, ROWS, D>(sum, score, stage_of(j0) + ROWS * BYTES, lane);
     }
     ga_softmax_end(sum, largest, total, $(softmax.scale), lane, [&](int down, float x) {
-        if (own + down < n) lse[(row + i0 + own + down) * HEADS + h] = x;
+        if (own + down < n) lse[row * HEADS + h * T + i0 + own + down] = x;
     });
     __syncthreads(); /* the tiles are free */
     ga_rows_store<D>(shared, sum, own, lane, y + ((row + i0) * HEADS + h) * D, HEADS * D, n);
@@ -282,10 +298,13 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     $out *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
     auto stage_of = [&](int number) { return shared + (OWN + number % 2 * ROWS) * (2 * BYTES); };
+//% if tile.mask then
+    int *const of_mask = (int *)(shared + (OWN + 2 * ROWS) * (2 * BYTES) + 16 * ROWS); /* of OWN keys, or twice ROWS */
+//% end
     if (blockIdx.x < KEY_BLOCKS) {
         $(tensor_gradients_of_keys { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout, type = type })
     } else {
-        $(tensor_gradients_of_queries { shape = shape, visible = visible, softmax = softmax, dropout = dropout, type = type })
+        $(tensor_gradients_of_queries { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout, type = type })
     }
 }
 
@@ -303,24 +322,34 @@ const int first = $(visible.first), of_head = first < T ? (T - first + ROWS - 1)
 //% if dropout then
 const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
-float2 *of_query = (float2 *)(shared + (OWN + 2 * ROWS) * (2 * BYTES)), held; /* ROWS of lse, delta, twice; those of the next step */
+enum { FACTS = T % 4 == 0 ? 4 : 1 }; /* of lse and of delta, that a thread reads at once */
+const int own_fact = threadIdx.x * FACTS;
+float2 *of_query = (float2 *)(shared + (OWN + 2 * ROWS) * (2 * BYTES)); /* ROWS of lse, delta, twice */
+ga_few<float, FACTS> held_lse, held_delta;                              /* those of the next step */
 auto begin = [&](int step) {
     const int h = shared_head * GROUP + step / of_head, i0 = first + step % of_head * ROWS, n = T - i0;
     ga_rows_begin<ROWS, D>(stage_of(step), query + (row + i0) * Q_ROW + h * D, Q_ROW, n);
     ga_rows_begin<ROWS, D>(stage_of(step) + ROWS * BYTES, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n);
-    const ga_int64 head = (row + i0 + (ga_int64)threadIdx.x) * HEADS + h;
-    held = (int)threadIdx.x < ROWS && (int)threadIdx.x < n ? make_float2(lse[head] * GA_LOG2_E, delta[head])
-                                                           : make_float2(0, 0);
+    const ga_int64 head = row * HEADS + h * T + i0 + own_fact;
+    held_lse = {}, held_delta = {};
+    if (own_fact < ROWS && own_fact < n) held_lse = ga_read<FACTS>(lse + head), held_delta = ga_read<FACTS>(delta + head);
 };
 auto end = [&](int step) {
-    if (threadIdx.x < ROWS) of_query[step % 2 * ROWS + threadIdx.x] = held;
+    for (int e = 0; e < FACTS && own_fact < ROWS; e++)
+        of_query[step % 2 * ROWS + own_fact + e] = make_float2(held_lse.at[e] * GA_LOG2_E, held_delta.at[e]);
 };
 float d_key[TALL][ga_rows<D>::CHUNKS][4] = {}, d_value[TALL][ga_rows<D>::CHUNKS][4] = {};
 if (steps > 0) {
     ga_rows_begin<OWN, D>(shared, key + at, K_ROW, m);
     ga_rows_begin<OWN, D>(shared + OWN * BYTES, value + at, K_ROW, m);
+//% if tile.mask then
+    ga_mask_begin<OWN>(of_mask, mask + $(shape.key_row) + j0, m);
+//% end
     begin(0), end(0);
 }
+//% if tile.mask then
+const int *of_keys = of_mask;
+//% end
 ga_copy_commit();
 for (int step = 0; step < steps; step++) {
     ga_copy_wait<0>();
@@ -354,7 +383,7 @@ ga_scale(d_key, $(softmax.scale));
 ga_rows_store<D>(shared, d_key, own, lane, dk + at, K_ROW, m);
 ga_rows_store<D>(shared, d_value, own, lane, dv + at, K_ROW, m);
 
-//@ tensor_gradients_of_queries(shape, visible, softmax, dropout, type)
+//@ tensor_gradients_of_queries(shape, tile, visible, softmax, dropout, type)
 //% -- In attend_dx_tensor: the gradients of OWN queries, summed over the keys; those with the most keys come first.
 enum { KEYS = ROWS };
 const int tile = blockIdx.x - KEY_BLOCKS, i0 = (TILES - 1 - tile % TILES) * OWN, h = tile / TILES % HEADS;
@@ -370,6 +399,9 @@ auto begin = [&](int j0) {
     const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
     ga_rows_begin<ROWS, D>(stage_of(j0 / ROWS), key + at, K_ROW, $(shape.keys) - j0);
     ga_rows_begin<ROWS, D>(stage_of(j0 / ROWS) + ROWS * BYTES, value + at, K_ROW, $(shape.keys) - j0);
+//% if tile.mask then
+    ga_mask_begin<ROWS>(of_mask + j0 / ROWS % 2 * ROWS, mask + $(shape.key_row) + j0, $(shape.keys) - j0);
+//% end
 };
 ga_rows_begin<OWN, D>(shared, query + (row + i0) * Q_ROW + h * D, Q_ROW, n);
 ga_rows_begin<OWN, D>(shared + OWN * BYTES, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n);
@@ -379,7 +411,7 @@ float2 facts[TALL][2]; /* lse, delta of this thread's rows */
 for (int u = 0; u < TALL; u++)
     for (int r = 0; r < 2; r++) {
         const int i = own + u * 16 + lane / 4 + r * 8;
-        const ga_int64 head = (row + i0 + i) * HEADS + h;
+        const ga_int64 head = row * HEADS + h * T + i0 + i;
         facts[u][r] = i < n ? make_float2(lse[head] * GA_LOG2_E, delta[head]) : make_float2(0, 0);
     }
 float d_query[TALL][ga_rows<D>::CHUNKS][4] = {};
@@ -389,6 +421,9 @@ for (int j0 = 0; j0 < stop; j0 += ROWS) {
     if (j0 + ROWS < stop) begin(j0 + ROWS);
     ga_copy_commit();
     const ga_byte *keys = stage_of(j0 / ROWS);
+//% if tile.mask then
+    const int *of_keys = of_mask + j0 / ROWS % 2 * ROWS;
+//% end
     float p[TALL][ROWS / 8][4], ds[TALL][ROWS / 8][4];
     ga_row_dots<TALL, ROWS, D>(p, shared + own * BYTES, keys, lane);
     ga_row_dots<TALL, ROWS, D>(ds, shared + (OWN + own) * BYTES, keys + ROWS * BYTES, lane);

@@ -8,8 +8,7 @@
 const float GA_LOG2_E = 1.4426950408889634f; /* exponentials are computed as powers of 2 */
 enum { GA_OWN_WARPS = 4, GA_OWN_THREADS = GA_OWN_WARPS * GA_LANES };
 
-/* Rows of D elements in shared memory: zeros fill them up to WIDTH; with 16 bytes more, eight rows at one chunk are in
- * different banks. */
+/* Rows of D elements in shared memory, zeros up to WIDTH; 16 bytes more put eight rows at one chunk in other banks. */
 template <int D> struct ga_rows {
     enum { WIDTH = (D + 15) / 16 * 16, CHUNKS = WIDTH / 8, BYTES = 2 * WIDTH + 16 };
 };
@@ -23,9 +22,11 @@ GA_DEVICE void ga_rows_begin(ga_byte *to, const $type *rows, ga_int64 stride, in
         const int s = k * GA_OWN_THREADS + threadIdx.x, row = s / CHUNKS, chunk = s % CHUNKS;
         const bool there = row < n && chunk * 8 < D;
         const $type *from = there ? rows + row * stride + chunk * 8 : rows;
-        if (s < ALL) ga_copy_begin(to + row * ga_rows<D>::BYTES + chunk * 16, from, there);
+        if (s < ALL) ga_copy_begin(to + row * ga_rows<D>::BYTES + chunk * 16, from, there ? 16 : 0);
     }
 }
+
+$(attention_mask { })
 
 /* score(i, j) = own(i) . other(j), `own` being the first row of this warp. */
 template <int TALL, int ROWS, int D>
@@ -79,6 +80,13 @@ GA_DEVICE void ga_row_sums(float (&sum)[TALL][ga_rows<D>::CHUNKS][4], const floa
 }
 
 $(attention_softmax { })
+
+//@ attention_mask()
+/* Begins the copy of those of COUNT keys' mask that are among the next n; both are multiples of 4. */
+template <int COUNT> GA_DEVICE void ga_mask_begin(int *to, const int *mask, int n) {
+    const int first = 4 * threadIdx.x;
+    if (first < COUNT && first < n) ga_copy_begin(to + first, mask + first, 16);
+}
 
 //@ attention_softmax()
 /* Calls see(u, v, e, row, column) for each element x[u][v][e] of a warp's blocks that this thread has. */

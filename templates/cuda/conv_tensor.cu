@@ -31,7 +31,7 @@ GA_DEVICE void conv_octet_begin(ga_byte *chunk, const $type *x, conv_planes p, c
     const bool there = (ga_uint32)(place.h + down) < (ga_uint32)p.height &&
                        (ga_uint32)(place.w + right) < (ga_uint32)p.width && c < IN;
     const $type *from = x + (place.at + (ga_int64)(c * p.height + down) * p.width + right) * GA_OCTET;
-    ga_copy_begin(chunk, there ? from : x, there);
+    ga_copy_begin(chunk, there ? from : x, there ? 16 : 0);
 }
 
 /* The chunk of octet q of a term in a turned slice. */
@@ -171,7 +171,7 @@ GA_DEVICE void conv_tensor_gradient(ga_byte *ring, const $type *x, const $type *
         for (int q = warp; q < COLUMNS / GA_OCTET; q += WARPS) {
             const bool there = o0 + q < OUT && p < to;
             const $type *at = dy + (((ga_int64)image * outputs + o0 + q) * IN_IMAGE + in_image) * GA_OCTET;
-            ga_copy_begin(conv_turned_chunk(stage + A_BYTES, lane, q), there ? at : dy, there);
+            ga_copy_begin(conv_turned_chunk(stage + A_BYTES, lane, q), there ? at : dy, there ? 16 : 0);
         }
     };
     const int slices = to > from ? (to - from + GA_DEPTH - 1) / GA_DEPTH : 0;

@@ -9,8 +9,9 @@ struct ga_draws {
 };
 
 GA_DEVICE ga_draws ga_draws_of(const ga_micro *micro, ga_uint64 stream, ga_int64 iteration, ga_int64 row, double p) {
-    const double used = micro->training ? p : 0;
-    const ga_uint64 key = ga_draw_key(micro->seed, stream, iteration, micro->cycle, micro->row + row);
+    const auto facts = ga_read<4>(&micro->row);  // row, cycle, training, seed
+    const double used = facts.at[2] ? p : 0;
+    const ga_uint64 key = ga_draw_key(facts.at[3], stream, iteration, facts.at[1], facts.at[0] + row);
     return {key, (ga_uint64)ceil(used * 0x1p53), (real)(1 / (1 - used))};
 }
 

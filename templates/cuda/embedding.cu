@@ -14,23 +14,27 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ id_order(fn, params, source, threads, ids, rows, own)
+//@ id_order(fn, params, source, threads, ids, rows, own, few)
 /* $fn: the places of $ids ids, sorted by id and then by place; those of row r of the table begin at first[r]
  * A block has $own rows. It goes over all ids twice: it counts those of its rows and of the rows before,
  * then it takes the ids in pieces, one for each thread; those of its rows get places in the order of the threads.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IDS = $ids, ROWS = $rows, OWN = $own, THREADS = $threads };
+    enum { IDS = $ids, ROWS = $rows, OWN = $own, FEW = $few, THREADS = $threads };
     __shared__ int count[OWN], place[OWN + 1], piece[THREADS], scratch[GA_LANES];
     __shared__ unsigned taken[THREADS / GA_LANES];
     const int me = threadIdx.x, from = blockIdx.x * OWN, rows = ROWS - from < OWN ? ROWS - from : OWN;
     int before = 0;
     for (int r = me; r < OWN; r += THREADS) count[r] = 0;
     __syncthreads();
-    for (int i = me; i < IDS; i += THREADS) {
-        const int r = ids[i] - from;
-        before += r < 0 && ids[i] >= 0;
-        if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
+    for (int i = me * FEW; i < IDS; i += THREADS * FEW) {
+        const auto some = ga_read<FEW>(ids + i);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const int r = some.at[k] - from;
+            before += r < 0 && some.at[k] >= 0;
+            if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
+        }
     }
     before = ga_block_sum(before, scratch);
     __syncthreads();
@@ -41,7 +45,13 @@ GA_KERNEL($threads) $fn($params) {
         if (r < rows || from + rows == ROWS) first[from + r] = sum;
     }
     for (int i0 = 0; i0 < IDS; i0 += THREADS) {
-        const int id = i0 + me < IDS ? ids[i0 + me] : -1, r = id - from;
+        if (me * FEW < THREADS && i0 + me * FEW < IDS) {
+            const auto some = ga_read<FEW>(ids + i0 + me * FEW);
+#pragma unroll
+            for (int k = 0; k < FEW; k++) piece[me * FEW + k] = some.at[k];
+        }
+        __syncthreads();
+        const int id = i0 + me < IDS ? piece[me] : -1, r = id - from;
         const bool own = id >= 0 && r >= 0 && r < rows;
         if (!__syncthreads_or(own)) continue;
         const unsigned of_warp = __ballot_sync(GA_ALL_LANES, own);
@@ -63,12 +73,12 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ embedding_dw(fn, params, source, threads, rows, C, few, adds, padding, out, store)
+//@ embedding_dw(fn, params, source, threads, rows, C, few, places, adds, padding, out, store)
 /* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id, in their order; one
  * block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, THREADS = $threads };
+    enum { C = $C, FEW = $few, PLACES = $places, THREADS = $threads }; /* PLACES: read at once */
     const int r = blockIdx.x, from = first[r];
 //% if padding then
     const int to = r == $padding ? from : first[r + 1];  // padding: no gradient
@@ -80,10 +90,15 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     for (int c = threadIdx.x * FEW; c < C; c += THREADS * FEW) {
         real sum[FEW] = {};
-        for (int k = from; k < to; k++) {
-            const auto of_dy = ga_read<FEW>(dy + (ga_int64)order[k] * C + c);
+        for (int first_place = from - from % PLACES; first_place < to; first_place += PLACES) {
+            const auto places = ga_read<PLACES>(order + first_place);
 #pragma unroll
-            for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]);
+            for (int k = 0; k < PLACES; k++) {
+                if (first_place + k < from || first_place + k >= to) continue;
+                const auto of_dy = ga_read<FEW>(dy + (ga_int64)places.at[k] * C + c);
+#pragma unroll
+                for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]);
+            }
         }
         const ga_int64 first_of_row = (ga_int64)r * C + c;
         ga_few<$out, FEW> row;

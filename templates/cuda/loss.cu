@@ -1,7 +1,7 @@
 // loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
 // IGNORE, or whose row is missing (from micro->rows on), has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, rows, C, few, classes, type, hit, exp, log)
+//@ cross_entropy(fn, params, source, threads, rows, C, row, classes, type, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse: log of the sum of exp(logits)
 //% if classes.smooth then
@@ -9,7 +9,7 @@
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, THREADS = $threads };
+    enum { C = $C, ROW = $(row.apart), FEW = $(row.few), THREADS = $threads }; /* ROW: from one row to the next */
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
@@ -17,10 +17,10 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + i * C;
+    const $type *row = logits + i * ROW;
     const real none = -ga_infinity((real)0);
     real largest = none, sum = 0; /* the sum of exp(x - largest) of what a thread has seen */
-    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int, real x) {
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int, real x) {
         if (x > largest) {
             sum = sum * $exp(largest - x) + 1;
             largest = x;
@@ -34,9 +34,9 @@ GA_KERNEL($threads) $fn($params) {
 //% if classes.smooth then
     real all = 0;
 //% if classes.weighted then
-    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int c, real x) { all += class_weight[c] * (whole - x); });
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int c, real x) { all += class_weight[c] * (whole - x); });
 //% else
-    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int, real x) { all += whole - x; });
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int, real x) { all += whole - x; });
 //% end
     all = ga_block_sum(all, scratch);
 //% end
@@ -56,7 +56,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, rows, C, few, classes, type, out, exp, adds)
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, row, classes, type, out, exp, adds)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
 //% if classes.smooth or classes.weighted then
  * with the weights of the classes and label smoothing
@@ -64,18 +64,20 @@ GA_KERNEL($threads) $fn($params) {
  * $rows rows of $C classes, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, THREADS = $threads };
+    enum { C = $C, ROW = $(row.apart), FEW = $(row.few), THREADS = $threads }; /* ROW: from one row to the next */
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
     };
 //% end
     const ga_int64 r = blockIdx.x;
-    const $type *row = logits + r * C;
-    $out *d = y + r * C;
+    const $type *row = logits + r * ROW;
+    $out *d = y + r * ROW;
     const real whole = lse[r];
 //% if classes.masked then
     const real counted = target[r] == IGNORE ? (real)0 : dy[r];
+//% else
+    const real counted = dy[r];
 //% end
     const int label = target[r] == IGNORE ? 0 : target[r]; /* the gradient is 0 where it is ignored */
 //% if classes.weighted then
@@ -83,12 +85,12 @@ GA_KERNEL($threads) $fn($params) {
 //% elseif classes.smooth then
     const real hit = $(classes.rest), all = 1;
 //% end
-    for (int first = ga_first_of_row<C, FEW>(r); first < C; first += THREADS * FEW) {
-        const auto few = ga_read_within<C, FEW>(row, first);
+    for (int first = ga_first_of_row<ROW, FEW>(r); first < C; first += THREADS * FEW) {
+        const auto few = ga_read_within<C, ROW, FEW>(row, first);
 //% if adds then
-        auto to = ga_read_within<C, FEW>(d, first);
+        auto to = ga_read_within<C, ROW, FEW>(d, first);
 //% else
-        ga_few<$out, FEW> to;
+        ga_few<$out, FEW> to = {};
 //% end
 #pragma unroll
         for (int e = 0; e < FEW; e++) {
@@ -97,12 +99,12 @@ GA_KERNEL($threads) $fn($params) {
             const real share = $exp(ga_get(few.at[e]) - whole);
 //% if classes.weighted then
             const real spread = $(classes.smoothing) / C * class_weight[c];
-            const real value = $(classes.dy) * (all * share - (c == label ? hit : (real)0) - spread);
+            const real value = counted * (all * share - (c == label ? hit : (real)0) - spread);
 //% elseif classes.smooth then
             const real spread = $(classes.smoothing) / C;
-            const real value = $(classes.dy) * (all * share - (c == label ? hit : (real)0) - spread);
+            const real value = counted * (all * share - (c == label ? hit : (real)0) - spread);
 //% else
-            const real value = $(classes.dy) * (share - (real)(c == label));
+            const real value = counted * (share - (real)(c == label));
 //% end
 //% if adds then
             ga_put(to.at[e], add ? ga_get(to.at[e]) + value : value);
@@ -110,11 +112,12 @@ GA_KERNEL($threads) $fn($params) {
             ga_put(to.at[e], value);
 //% end
         }
-        ga_write_within<C, FEW>(d, first, to);
+        ga_write_within<C, ROW, FEW>(d, first, to);
+        if (C + FEW - 1 <= THREADS * FEW) return; /* a short row: each thread has written its only ones */
     }
 }
 
-//@ loss_seed(fn, params, source, threads, rows, counted, targets, micro, seed)
+//@ loss_seed(fn, params, source, threads, rows, few, counted, targets, micro, seed)
 //% if micro then
 /* $fn: scale / (micro-steps of a cycle) / (weight of this micro-step) for each loss that counts, else 0
 //% else
@@ -122,18 +125,25 @@ GA_KERNEL($threads) $fn($params) {
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
+    enum { FEW = $few };
     const ga_int64 all = $(rows)ll, n = $counted;
 //% if micro then
     const real each = sums[SUM_MICRO] > 0 ? (real)($seed / sums[SUM_MICRO]) : (real)0; /* 0: nothing counts */
 //% else
     const real each = $seed;
 //% end
-    for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count())
+    for (ga_int64 first = ga_thread_first() * FEW; first < all; first += ga_thread_count() * FEW) {
+        ga_few<real, FEW> to;
 //% if targets then
-        y[i] = i < n && target[i] != IGNORE ? each : (real)0;
+        const auto of_target = ga_read<FEW>(target + first);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) to.at[k] = first + k < n && of_target.at[k] != IGNORE ? each : (real)0;
 //% else
-        y[i] = i < n ? each : (real)0;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) to.at[k] = first + k < n ? each : (real)0;
 //% end
+        ga_write(y + first, to);
+    }
 }
 
 //@ micro_weight(fn, params, source, threads, each, weighted, weights)
@@ -164,8 +174,8 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) sums[SUM_MICRO] = weight;
 }
 
-//@ tally(fn, params, source, threads, each, targets, weighted, weights, samples, micro)
-/* $fn: adds the losses and their weight to the sums of the cycle: each thread its rows, then in one order
+//@ tally(fn, params, source, threads, counted, chunk, targets, weighted, weights, samples, micro)
+/* $fn: adds the losses and their weight to the sums of the cycle: each thread its part, then in one order
 //% if samples then
  * a row with a target that counts weighs 1
 //% elseif micro then
@@ -173,29 +183,41 @@ GA_KERNEL($threads) $fn($params) {
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { EACH = $each, THREADS = $threads }; /* EACH: losses of a row */
+//% if chunk.is_row then
+    enum { CHUNK = $(chunk.losses), FEW = $(chunk.few), THREADS = $threads }; /* CHUNK: losses of a row */
+//% else
+    enum { CHUNK = $(chunk.losses), FEW = $(chunk.few), THREADS = $threads };
+//% end
 //% if weighted then
     static const real class_weight[] = {
         $weights
     };
 //% end
     __shared__ double scratch[GA_LANES];
+    __shared__ ga_sums here;
+    ga_copy(&here, (const ga_sums *)sums);
     double total = 0, weight = 0, count = 0;
-    for (ga_int64 row = threadIdx.x; row < micro->rows; row += THREADS) {
+    const ga_int64 n = $counted;
+    for (ga_int64 first = threadIdx.x * CHUNK; first < n; first += THREADS * CHUNK) {
         double of_row = 0;
-        for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
+        for (ga_int64 i = first; i < first + CHUNK; i += FEW) {
+            const auto some = ga_read<FEW>(loss + i);
 //% if targets then
-            if (target[i] == IGNORE) continue;
+            const auto of_target = ga_read<FEW>(target + i);
 //% end
-            total += loss[i];
-            count += 1;
-//% if weighted then
-            of_row += class_weight[target[i]];
+#pragma unroll
+            for (int k = 0; k < FEW; k++) {
+//% if targets then
+                if (of_target.at[k] == IGNORE || i + k >= n) continue;
 //% else
-            of_row += 1;
+                if (i + k >= n) continue;
 //% end
+                total += some.at[k];
+                count += 1;
+                of_row += $(chunk.of_loss);
+            }
         }
-//% if samples then
+//% if chunk.is_row then
         weight += of_row > 0;
 //% else
         weight += of_row;
@@ -205,6 +227,7 @@ GA_KERNEL($threads) $fn($params) {
     weight = ga_block_sum(weight, scratch);
     count = ga_block_sum(count, scratch);
     if (threadIdx.x == 0) {
+        double *sums = here.at;
         sums[SUM_ROWS] += (double)micro->rows;
         sums[SUM_COUNT] += count;
 //% if micro then
@@ -217,6 +240,8 @@ GA_KERNEL($threads) $fn($params) {
         sums[SUM_LOSS] += total;
         sums[SUM_WEIGHT] += weight;
     }
+    __syncthreads();
+    ga_copy((ga_sums *)sums, &here);
 }
 
 //@ tally_errors(fn, params, source, threads, counted)
@@ -313,27 +338,34 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) sums[$sum] += total;
 }
 
-//@ tally_hits(fn, params, source, threads, counted, sum, f1)
+//@ tally_hits(fn, params, source, threads, counted, few, sum, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { THREADS = $threads };
+    enum { FEW = $few, THREADS = $threads };
     const ga_int64 n = $counted;
     __shared__ double scratch[GA_LANES];
+    __shared__ ga_sums here;
+    ga_copy(&here, (const ga_sums *)sums);
 //% if f1 then
     double total = 0, found = 0, missed = 0;
 //% else
     double total = 0;
 //% end
-    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
-        if (target[i] == IGNORE) continue;
-        total += hits[i];
+    for (ga_int64 i = threadIdx.x * FEW; i < n; i += THREADS * FEW) {
+        const auto of_hits = ga_read<FEW>(hits + i);
+        const auto of_target = ga_read<FEW>(target + i);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            if (of_target.at[k] == IGNORE || i + k >= n) continue;
+            total += of_hits.at[k];
 //% if f1 then
-        if (target[i] == 1) (hits[i] > 0 ? found : missed) += 1;
+            if (of_target.at[k] == 1) (of_hits.at[k] > 0 ? found : missed) += 1;
 //% end
+        }
     }
     total = ga_block_sum(total, scratch);
 //% if f1 then
@@ -341,23 +373,27 @@ GA_KERNEL($threads) $fn($params) {
     missed = ga_block_sum(missed, scratch);
 //% end
     if (threadIdx.x == 0) {
-        sums[$sum] += total;
+        here.at[$sum] += total;
 //% if f1 then
-        sums[SUM_FOUND] += found;
-        sums[SUM_MISSED] += missed;
+        here.at[SUM_FOUND] += found;
+        here.at[SUM_MISSED] += missed;
 //% end
     }
+    __syncthreads();
+    ga_copy((ga_sums *)sums, &here);
 }
 
-//@ hit(fn, params, source, threads, type, x, best, rows, C)
+//@ hit(fn, params, source, threads, type, x, best, rows, C, row)
 /* $fn: 1 where the first of the largest logits is the target's, else 0; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C };
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + i * C;
+    const $type *row = logits + (ga_int64)$row * i;
     int best = threadIdx.x < C ? (int)threadIdx.x : 0;
+//% if C > 32 then
     for (int c = best + GA_LANES; c < C; c += GA_LANES) best = $x > $best ? c : best;
+//% end
     real largest = $best;
     for (int step = GA_LANES / 2; step > 0; step /= 2) {
         const real other = __shfl_xor_sync(GA_ALL_LANES, largest, step);
@@ -370,14 +406,14 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) y[i] = best == target[i];
 }
 
-//@ top_hit(fn, params, source, threads, type, x, own, rows, C, k)
+//@ top_hit(fn, params, source, threads, type, x, own, rows, C, row, k)
 /* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
  * the greatest, and 0 if it is the target's; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C };
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + i * C;
+    const $type *row = logits + (ga_int64)$row * i;
     const bool counts = target[i] != IGNORE;
     const real own = counts ? $own : (real)0;
     int greater = 0;

@@ -8,7 +8,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
-    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, THREADS = $threads };
+    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, THREADS = $threads, A_FEW = $(a.few), B_FEW = $(b.few) };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
     const int i0 = blockIdx.x / ACROSS * ROWS, j0 = blockIdx.x % ACROSS * COLUMNS;
     const int down = threadIdx.x / ACROSS_STEP, across = threadIdx.x % ACROSS_STEP;
@@ -18,13 +18,19 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const bool has_sums = $(sums.across) == 0 && threadIdx.x < $(sums.extent);
 //% end
     for (int k0 = 0; k0 < K; k0 += DEPTH) {
-        for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
+        for (int s = threadIdx.x * A_FEW; s < ROWS * DEPTH; s += THREADS * A_FEW) {
             const int row = $(a.i), deep = $(a.k), i = i0 + row, k = k0 + deep;
-            a_tile[deep][row] = i < M && k < K ? $(a.value) : (real)0;
+            ga_few<$(tile.type), A_FEW> some = {};
+            if (i < M && k < K) some = ga_read<A_FEW>(a + $(a.at));
+#pragma unroll
+            for (int e = 0; e < A_FEW; e++) $(a.to) = $(a.value);
         }
-        for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
+        for (int s = threadIdx.x * B_FEW; s < COLUMNS * DEPTH; s += THREADS * B_FEW) {
             const int deep = $(b.k), column = $(b.j), k = k0 + deep, j = j0 + column;
-            b_tile[deep][column] = k < K && j < N ? $(b.value) : (real)0;
+            ga_few<$(tile.type), B_FEW> some = {};
+            if (k < K && j < N) some = ga_read<B_FEW>(b + $(b.at));
+#pragma unroll
+            for (int e = 0; e < B_FEW; e++) $(b.to) = $(b.value);
         }
         __syncthreads();
 //% if sums then
@@ -80,7 +86,7 @@ GA_KERNEL($threads) $fn($params) {
 //% if behind then
 enum { FEW = 8 };
 //% end
-const ga_int64 first = (ga_int64)row * N + column;
+const ga_int64 first = (ga_int64)row * $(c.row) + column;
 //% if c.bias then
 ga_add8<ALL>(sums, bias + column, N - column);
 //% end

@@ -8,8 +8,8 @@ typedef unsigned long long ga_uint64;
 /* What a kernel may know of its micro-batch, as the host has it (runtime/data/data.h). */
 typedef struct ga_micro {
     ga_int64 rows;      // true rows; those behind have weight 0
-    ga_int64 row;       // place of the first one in the cycle's global batch
     ga_int64 before;    // micro-steps of the cycle before this one, on each rank
+    ga_int64 row;       // place of the first one in the cycle's global batch
     ga_int64 cycle;     // cycles done before this one
     ga_int64 training;  // 0 in evaluation: nothing random happens
     ga_uint64 seed;     // of the run
@@ -37,8 +37,8 @@ GA_DEVICE ga_int64 ga_thread_count() {
     return (ga_int64)gridDim.x * blockDim.x;
 }
 
-// N neighbouring elements in registers. They are read and written 16 bytes at a time, or 8 if they are no more; their
-// place in memory is a multiple of as many bytes. With a `count` below N only so many are.
+// N neighbouring elements in registers. They are read and written 16 bytes at a time, or 8 or 4 if they are no more;
+// their place in memory is a multiple of as many bytes. With a `count` below N only so many are.
 template <typename T, int N> union ga_few {
     T at[N];
     uint4 wide[(N * sizeof(T) + 15) / 16];
@@ -53,6 +53,8 @@ template <int N, typename T> GA_DEVICE ga_few<T, N> ga_read(const T *from) {
         for (int k = 0; k < (int)(N * sizeof(T) / 16); k++) few.wide[k] = ((const uint4 *)from)[k];
     } else if (N * sizeof(T) == 8) {
         few.half_wide = *(const uint2 *)from;
+    } else if (N > 1 && N * sizeof(T) == 4) {
+        few.words[0] = *(const ga_uint32 *)from;
     } else {
 #pragma unroll
         for (int k = 0; k < N; k++) few.at[k] = from[k];
@@ -78,6 +80,8 @@ template <int N, typename T> GA_DEVICE void ga_write(T *to, const ga_few<T, N> &
         }
     } else if (N * sizeof(T) == 8) {
         *(uint2 *)to = few.half_wide;
+    } else if (N > 1 && N * sizeof(T) == 4) {
+        *(ga_uint32 *)to = few.words[0];
     } else {
 #pragma unroll
         for (int k = 0; k < N; k++) to[k] = few.at[k];
@@ -89,6 +93,12 @@ template <int N, typename T> GA_DEVICE void ga_write(T *to, const ga_few<T, N> &
 #pragma unroll
     for (int k = 0; k < N; k++)
         if (k < count) to[k] = few.at[k];
+}
+
+// Copies an object of a multiple of 16 bytes, by all threads of a block.
+template <typename T> GA_DEVICE void ga_copy(T *to, const T *from) {
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < sizeof(T) / 16; i += blockDim.x) ((uint4 *)to)[i] = ((const uint4 *)from)[i];
 }
 
 // The sum (greatest value) over the 32 lanes, the same in every lane. All lanes take part.

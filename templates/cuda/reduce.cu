@@ -1,10 +1,10 @@
 // reduce: sums and greatest values over the middle axis of (outer, n, inner); copies.
 
-//@ axis_sum(fn, params, source, threads, few, outer, n, inner, value, store)
+//@ axis_sum(fn, params, source, threads, few, outer, n, inner, row, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner), a block for each 32 times FEW neighbours
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { N = $n, INNER = $inner, FEW = $few, WIDE = GA_LANES * FEW, GROUPS = $threads / GA_LANES };
+    enum { N = $n, INNER = $inner, ROW = $row, FEW = $few, WIDE = GA_LANES * FEW, GROUPS = $threads / GA_LANES };
     enum { ACROSS = (INNER + WIDE - 1) / WIDE };
     __shared__ real partial[GROUPS][WIDE];
     const int lane = threadIdx.x % GA_LANES, group = threadIdx.x / GA_LANES;
@@ -13,7 +13,7 @@ GA_KERNEL($threads) $fn($params) {
     real sum[FEW] = {};
 #pragma unroll 4
     for (ga_int64 j = group; j < N && k < INNER; j += GROUPS) {
-        const auto few = ga_read<FEW>(x + (o * N + j) * INNER + k);
+        const auto few = ga_read<FEW>(x + (o * N + j) * ROW + k);
         for (int e = 0; e < FEW; e++) sum[e] += ga_get(few.at[e]);
     }
     for (int e = 0; e < FEW; e++) partial[group][lane * FEW + e] = sum[e];

@@ -7,9 +7,9 @@ GA_DEVICE ga_uint32 ga_shared(const void *p) {
     return (ga_uint32)__cvta_generic_to_shared(p);
 }
 
-/* Begins a copy of 16 bytes to shared memory, or of zeros. */
-GA_DEVICE void ga_copy_begin(void *to, const void *from, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ga_shared(to)), "l"(from), "r"(there ? 16 : 0)
+/* Begins a copy of up to 16 bytes to shared memory; zeros fill them up to 16. */
+GA_DEVICE void ga_copy_begin(void *to, const void *from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ga_shared(to)), "l"(from), "r"(bytes)
                  : "memory");
 }
 

@@ -14,7 +14,7 @@ template <bool TURNED> GA_DEVICE int ga_chunk(int row, int chunk) {
 
 /* Begins the copy of a slice: EXTENT rows (columns) of the operand from i0 on, its terms from k0 on; zeros beyond.
  * TURNED: the elements of one term are neighbours in memory, `stride` apart from those of the next one; else the terms
- * of one row are. ODD: rows of memory are no whole chunks of 16 bytes; threads hold their elements until ga_slice_end,
+ * of one row are. ODD: rows of memory do not begin at whole chunks of 16 bytes; threads hold their elements until ga_slice_end,
  * so that these come beside the products, too. */
 template <int EXTENT, int THREADS, bool TURNED, bool ODD, int HELD>
 GA_DEVICE void ga_slice_begin(ga_byte *slice, unsigned short (&held)[HELD], const $type *x, int stride, int i0,
@@ -25,8 +25,11 @@ GA_DEVICE void ga_slice_begin(ga_byte *slice, unsigned short (&held)[HELD], cons
         const int row = TURNED ? s / 8 % GA_DEPTH : s / 4, chunk = TURNED ? s % 8 : s % 4;
         const int i = i0 + (TURNED ? panel * 64 + chunk * 8 : row), k = k0 + (TURNED ? row : chunk * 8);
         const bool there = i < extent && k < depth;
+        const int along = TURNED ? extent : depth, rest = along - (TURNED ? i : k); /* elements of its row of memory */
+        const int count = along % 8 == 0 || rest >= 8 ? 8 : rest;
         const $type *from = x + (TURNED ? (ga_int64)k * stride + i : (ga_int64)i * stride + k);
-        ga_copy_begin(slice + panel * (128 * GA_DEPTH) + ga_chunk<TURNED>(row, chunk), there ? from : x, there);
+        ga_copy_begin(slice + panel * (128 * GA_DEPTH) + ga_chunk<TURNED>(row, chunk), there ? from : x,
+                      there ? 2 * count : 0);
     }
 #pragma unroll
     for (int n = 0; n < HELD && ODD; n++) {

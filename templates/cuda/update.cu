@@ -1,17 +1,23 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(fn, params, source, threads, says, name, largest, read, add)
+//@ gradient_partials(fn, params, source, threads, says, name, largest, few, reads, read, add, writes)
 /* $fn: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide.
  * $source */
 GA_KERNEL($threads) $fn($params) {
     __shared__ double scratch[GA_LANES];
-    const ga_int64 first = (ga_int64)blockIdx.x * NORM_TILE;
-    const ga_int64 end = first + NORM_TILE < count ? first + NORM_TILE : count;
+    enum { FEW = $few };
+    const ga_int64 from = (ga_int64)blockIdx.x * NORM_TILE;
+    const ga_int64 end = from + NORM_TILE < count ? from + NORM_TILE : count; /* a multiple of 16 elements */
     double $name = 0, bad = 0;
-    for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
-        $read
-        $add
+    for (ga_int64 first = from + threadIdx.x * FEW; first < end; first += $threads * FEW) {
+        $reads
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            $read
+            $add
+        }
+        $writes
     }
 //% if largest then
     $name = ga_block_max($name, scratch);
@@ -19,10 +25,7 @@ GA_KERNEL($threads) $fn($params) {
     $name = ga_block_sum($name, scratch);
 //% end
     bad = ga_block_sum(bad, scratch);
-    if (threadIdx.x == 0) {
-        partials[2 * blockIdx.x] = $name;
-        partials[2 * blockIdx.x + 1] = bad;
-    }
+    if (threadIdx.x == 0) ga_write(partials + 2 * blockIdx.x, ga_few<double, 2>{$name, bad});
 }
 
 //@ totals(ranks, by_sum, divisor, full)
@@ -91,12 +94,13 @@ GA_KERNEL($threads) own_norms(step *s, const double *partials) {
     for (int k = 0; k < NORMS; k++) {
         double part = 0;
         for (ga_int64 i = (k > 0 ? s->norm_ends[k - 1] : 0) + threadIdx.x; i < s->norm_ends[k]; i += $threads) {
+            const auto of_tile = ga_read<2>(partials + 2 * i);
 //% if largest then
-            part = fmax(part, partials[2 * i]);
+            part = fmax(part, of_tile.at[0]);
 //% else
-            part += partials[2 * i];
+            part += of_tile.at[0];
 //% end
-            bad += partials[2 * i + 1];
+            bad += of_tile.at[1];
         }
 //% if largest then
         part = ga_block_max(part, scratch);
@@ -159,12 +163,13 @@ double of_group[$groups], $sum = 0;
 for (int k = 0; k < $groups; k++) {
     double part = 0;
     for (ga_int64 i = GROUP_TILES[k] + threadIdx.x; i < GROUP_TILES[k + 1]; i += $threads) {
+        const auto of_tile = ga_read<2>(partials + 2 * i);
 //% if largest then
-        part = fmax(part, partials[2 * i]);
+        part = fmax(part, of_tile.at[0]);
 //% else
-        part += partials[2 * i];
+        part += of_tile.at[0];
 //% end
-        bad += partials[2 * i + 1];
+        bad += of_tile.at[1];
     }
 //% if largest then
     of_group[k] = ga_block_max(part, scratch);
@@ -177,12 +182,13 @@ for (int k = 0; k < $groups; k++) {
 //% else
 double $sum = 0;
 for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
+    const auto of_tile = ga_read<2>(partials + 2 * i);
 //% if largest then
-    $sum = fmax($sum, partials[2 * i]);
+    $sum = fmax($sum, of_tile.at[0]);
 //% else
-    $sum += partials[2 * i];
+    $sum += of_tile.at[0];
 //% end
-    bad += partials[2 * i + 1];
+    bad += of_tile.at[1];
 }
 //% if largest then
 $sum = ga_block_max($sum, scratch);
@@ -197,27 +203,34 @@ bad = ga_block_sum(bad, scratch);
 /* decide: the decision about the update, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
 //% if ranks then
-GA_KERNEL($threads) decide(step *s) {
+GA_KERNEL($threads) decide(step *all) {
     double bad;
 //% else
-GA_KERNEL($threads) decide(step *s, const double *partials) {
+GA_KERNEL($threads) decide(step *all, const double *partials) {
     __shared__ double scratch[GA_LANES];
     double bad = 0;
 //% end
+    __shared__ step here;
+    step *const s = &here;
+    ga_copy(s, all);
+    __syncthreads();
     $norm
-    if (threadIdx.x != 0) return;
-    s->nonfinite = bad;
-    $totals
-    s->grad_norm = $grad_norm;
-    s->skip = $skip;
-    $outliers
-    $factor
-    $rate_lines
-    $scalars
-    $scale_moved
-    s->update += !s->skip;
-    s->cycle++;
-    for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
+    if (threadIdx.x == 0) {
+        s->nonfinite = bad;
+        $totals
+        s->grad_norm = $grad_norm;
+        s->skip = $skip;
+        $outliers
+        $factor
+        $rate_lines
+        $scalars
+        $scale_moved
+        s->update += !s->skip;
+        s->cycle++;
+        for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
+    }
+    __syncthreads();
+    ga_copy(all, s);
 }
 
 //@ scaler(growth_factor, backoff_factor, min_scale, max_scale, growth_interval, hysteresis)
@@ -293,17 +306,23 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes)
-/* $fn:
+//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes, kept)
+/* $fn, over a multiple of 16 elements:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     enum { FEW = $few };
+//% if kept then
+    const step here = *s; /* its numbers stay in registers */
+//% end
     for (ga_int64 first = ga_thread_first() * FEW; first < count; first += ga_thread_count() * FEW) {
+//% if kept then
+        const step *const s = &here;
+//% end
         $reads
 #pragma unroll
-        for (int k = 0; k < FEW && first + k < count; k++) {
+        for (int k = 0; k < FEW; k++) {
             $lines
         }
         $writes

@@ -1,15 +1,16 @@
-// wide: rows of C elements that a block goes over. All rows lie behind each other, so that a row may begin inside of
-// FEW neighbours that are moved at once; those of other rows stay apart.
+// wide: rows of C elements that a block goes over, ROW apart in memory. FEW neighbours are moved at once. If ROW is a
+// multiple of FEW, each row begins with all of them, and those behind its end belong to nobody. Else rows lie behind
+// each other, so that one may begin inside of FEW neighbours; those of other rows stay apart.
 
 //@ wide()
 /* A thread's first element of a row, below 0 where its first neighbours belong to the row before. */
-template <int C, int FEW> GA_DEVICE int ga_first_of_row(ga_int64 row) {
-    return (int)threadIdx.x * FEW - (int)(row * C % FEW);
+template <int ROW, int FEW> GA_DEVICE int ga_first_of_row(ga_int64 row) {
+    return (int)threadIdx.x * FEW - (int)(row * ROW % FEW);
 }
 
 /* Reads those of FEW neighbours that are inside a row. */
-template <int C, int FEW, typename T> GA_DEVICE ga_few<T, FEW> ga_read_within(const T *row, int first) {
-    if (first >= 0 && first + FEW <= C) return ga_read<FEW>(row + first);
+template <int C, int ROW, int FEW, typename T> GA_DEVICE ga_few<T, FEW> ga_read_within(const T *row, int first) {
+    if (ROW % FEW == 0 || (first >= 0 && first + FEW <= C)) return ga_read<FEW>(row + first);
     ga_few<T, FEW> few;
 #pragma unroll
     for (int e = 0; e < FEW; e++)
@@ -17,21 +18,22 @@ template <int C, int FEW, typename T> GA_DEVICE ga_few<T, FEW> ga_read_within(co
     return few;
 }
 
-template <int C, int FEW, typename T> GA_DEVICE void ga_write_within(T *row, int first, const ga_few<T, FEW> &few) {
-    if (first >= 0 && first + FEW <= C) return ga_write(row + first, few);
+template <int C, int ROW, int FEW, typename T>
+GA_DEVICE void ga_write_within(T *row, int first, const ga_few<T, FEW> &few) {
+    if (ROW % FEW == 0 || (first >= 0 && first + FEW <= C)) return ga_write(row + first, few);
 #pragma unroll
     for (int e = 0; e < FEW; e++)
         if (first + e >= 0 && first + e < C) row[first + e] = few.at[e];
 }
 
 /* Calls see(c, x) for each element of a row that a thread of the block has. */
-template <int C, int THREADS, int FEW, typename T, typename F>
+template <int C, int ROW, int THREADS, int FEW, typename T, typename F>
 GA_DEVICE void ga_each_of_row(const T *row, ga_int64 number, F see) {
-    for (int first = ga_first_of_row<C, FEW>(number); first < C; first += THREADS * FEW) {
-        const auto few = ga_read_within<C, FEW>(row, first);
+    for (int first = ga_first_of_row<ROW, FEW>(number); first < C; first += THREADS * FEW) {
+        const auto few = ga_read_within<C, ROW, FEW>(row, first);
 #pragma unroll
         for (int e = 0; e < FEW; e++)
             if (first + e >= 0 && first + e < C) see(first + e, ga_get(few.at[e]));
+        if (C + FEW - 1 <= THREADS * FEW) return; /* a short row: each thread has seen its only ones */
     }
 }
-

@@ -128,6 +128,7 @@ $small
 
 /* The step block of the device, as kernels.cu has it; the host reads it at the end of a cycle. */
 typedef struct step {
+    _Alignas(16)
     $step_fields
 } step;
 

@@ -6,10 +6,19 @@ $header
 #include "runtime/files/predictions.h"
 #include "runtime/files/weights.h"
 
-//@ predict(name, row, width, form, reason, type, element, output, device, ema)
+//@ predict(name, row, width, form, reason, type, element, output, device, apart, ema)
 /* Adds the outputs of the first `rows` rows of the batch. */
 static int add_outputs(model *m, ga_predictions *p, int64_t rows, ga_err *e) {
-//% if device then
+//% if apart then
+    static _Alignas(8) char row[$width * $element];
+    const size_t count = $(apart.count), bytes = $(apart.width) * $element, apart = $(apart.row) * $element;
+    for (int64_t i = 0; i < rows; i++) {
+        const ga_address from = $output + (ga_address)i * count * apart;
+        GA_TRY(ga_device_download_rows(m->device, row, from, count, bytes, apart, e));
+        GA_TRY(ga_predictions_add(p, row, $type, 1, e));
+    }
+    return 0;
+//% elseif device then
     static _Alignas(8) char row[$width * $element];
     for (int64_t i = 0; i < rows; i++) {
         GA_TRY(ga_device_download(m->device, row, $output + (ga_address)i * sizeof row, sizeof row, e));

@@ -78,7 +78,32 @@ static int check_call(int call, const char *function, ga_err *e) {
 #include "compared.c"
 #else
 
-//@ device(half)
+//@ device(half, rows)
+//% if rows then
+/* Elements of a row of a result, and from one row to the next on the device; 0: they lie behind each other. */
+static const struct {
+    int64_t width, apart;
+} ROWS[RESULT_COUNT] = {
+    $rows
+};
+
+//% end
+/* The elements of a result as they are stored. */
+static int stored(model *m, int tensor, void *room, ga_address at, ga_err *e) {
+//% if half then
+    const size_t size = IS_HALF[tensor] ? sizeof($half) : sizeof(real);
+//% else
+    const size_t size = sizeof(real);
+//% end
+//% if rows then
+    const size_t width = (size_t)ROWS[tensor].width, apart = (size_t)ROWS[tensor].apart;
+    if (apart > 0) {
+        const size_t rows = (size_t)RESULTS[tensor].n / width;
+        return ga_device_download_rows(m->device, room, at, rows, width * size, apart * size, e);
+    }
+//% end
+    return ga_device_download(m->device, room, at, (size_t)RESULTS[tensor].n * size, e);
+}
 
 /* The time of a kernel is that between two events of its stream, which the device itself takes. */
 static void probe_begin(queue *q, model *m) {
@@ -102,12 +127,7 @@ static void probe_results(queue *q, model *m, int call, const char *function, in
         const int tensor = CALLS[call].results[i].tensor;
         if (tensor < 0) continue;
         void *room = ga_probe_room(m->probe);
-//% if half then
-        const size_t bytes = (size_t)RESULTS[tensor].n * (IS_HALF[tensor] ? sizeof($half) : sizeof(real));
-//% else
-        const size_t bytes = (size_t)RESULTS[tensor].n * sizeof(real);
-//% end
-        q->code = ga_device_download(q->device, room, at[i], bytes, q->e);
+        q->code = stored(m, tensor, room, at[i], q->e);
 //% if half then
         const ga_probe_value v = {tensor, CALLS[call].results[i].each ? l : 0, numbers(m, tensor, room)};
 //% else

@@ -198,18 +198,18 @@ static int $fn(model *m, int p, real *x, ga_err *e) {
     return 0;
 }
 
-//@ read_device(fn, n, output)
+//@ read_device(fn, n, row, output)
 /* The $n numbers at position p of row 0. */
 static int $fn(model *m, int p, real *x, ga_err *e) {
-    const ga_address at = $output + (ga_address)p * $n * sizeof(real);
+    const ga_address at = $output + (ga_address)p * $row * sizeof(real);
     return ga_device_download(m->device, x, at, $n * sizeof(real), e);
 }
 
-//@ read_device_half(fn, n, output, half)
+//@ read_device_half(fn, n, row, output, half)
 /* The $n numbers at position p of row 0. */
 static int $fn(model *m, int p, real *x, ga_err *e) {
     static $half stored[$n];
-    const ga_address at = $output + (ga_address)p * sizeof stored;
+    const ga_address at = $output + (ga_address)p * $row * sizeof *stored;
     GA_TRY(ga_device_download(m->device, stored, at, sizeof stored, e));
     for (int i = 0; i < $n; i++) x[i] = $(half)_widen(stored[i]);
     return 0;

@@ -400,7 +400,7 @@ static int download(model *m, real *host, const ga_shard *here, ga_address devic
 //% end
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
-    memcpy(s->sums, m->sums, sizeof s->sums);
+    memcpy(s->sums, m->sums, sizeof m->sums);
     s->nominal = m->nominal;
     s->schedule_total = (double)m->schedule_total;
 //% if by_epoch then

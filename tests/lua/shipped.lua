@@ -13,16 +13,15 @@ shipped.list = {
 --- The text of a spec.
 function shipped.text(t, name) return assert(host.read(t.root .. "/specs/" .. name .. ".lua")) end
 
--- The first rows of SST-2 as the two BERTs have them: `gagen tokenize` makes the files.
-local function tokenize(t, programs)
+--- Makes a file NAME.safetensors of the first rows of SST-2, for a BERT of `length` tokens, by `gagen tokenize`. file:
+--- train or dev.
+function shipped.tokenize(t, programs, file, name, length, rows)
     local root = t.environment "GAGEN_DATA"
-    for _, file in ipairs { "train", "16000", "dev" } do
-        local text = ("%s/sst2/%s.tsv"):format(root, file == "dev" and "dev" or "train")
-        local result = programs.gagen { "tokenize", "bert", text, ("%s/data/sst2_%s.safetensors"):format(
-            programs.folder(), file), "--vocab", root .. "/bert/bert-base-uncased-vocab.txt", "--length", "64",
-            "--types", "--first", "96" }
-        t.equal(result.status, 0, result.err)
-    end
+    local result = programs.gagen { "tokenize", "bert", ("%s/sst2/%s.tsv"):format(root, file),
+        ("%s/data/%s.safetensors"):format(programs.folder(), name), "--vocab",
+        root .. "/bert/bert-base-uncased-vocab.txt", "--length", tostring(length), "--types", "--first",
+        tostring(rows) }
+    t.equal(result.status, 0, result.err)
 end
 
 --- The test programs, with the data folder of a spec beside their specs; without it the test ends as not run.
@@ -37,7 +36,11 @@ function shipped.open(t, folder)
         if root:sub(1, 1) ~= "/" then root = t.root .. "/" .. root end
         assert(host.link(root .. "/" .. folder, link))
     end
-    if folder == "sst2" then tokenize(t, programs) end
+    if folder == "sst2" then
+        for _, part in ipairs { "train", "16000", "dev" } do
+            shipped.tokenize(t, programs, part == "dev" and "dev" or "train", "sst2_" .. part, 64, 96)
+        end
+    end
     return programs
 end
 

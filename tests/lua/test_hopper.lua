@@ -37,7 +37,7 @@ data       { "text", train = "hopper.txt", context = 24, split = { eval = 2 } }
 batch      (3)
 accumulate (2)
 model(function(batch)
-    local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
+    local x = positions "wpe" { 24 } (embedding "wte" { 67, 40 } (batch.input))
     x = times(2) "h" {
         residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
                    linear "proj" { 40 }, dropout(0.1) },

@@ -98,7 +98,7 @@ data       { "text", train = "tensor.txt", context = 24, split = { eval = 2 } }
 batch      (3)
 accumulate (2)
 model(function(batch)
-    local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
+    local x = positions "wpe" { 24 } (embedding "wte" { 67, 40 } (batch.input))
     x = times(2) "h" {
         residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
                    linear "proj" { 40 } },
@@ -138,7 +138,7 @@ model(function(batch)
         x = layernorm "first" {} (x + dropout(0.1) (linear "output" { 40 } (a)))
         return layernorm "second" {} (x + dropout(0.1) (linear "out" { 40 } (gelu {} (linear "inner" { 96 } (x)))))
     end) (layernorm "norm" {} (x))
-    return linear "head" { 64 } (x)
+    return linear "head" { 67 } (x)
 end)
 ]]
 

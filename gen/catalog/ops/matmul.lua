@@ -2,9 +2,9 @@
 -- C(i, j) = sum over k of A(i, k) B(k, j).
 local graph = require "graph.graph"
 
--- A is m x k, B is k x n; a and b are their strides { row, column }.
-local function product(m, n, k, a, b)
-    return { M = m, N = n, K = k, a_row = a[1], a_col = a[2], b_row = b[1], b_col = b[2] }
+-- A is m x k, B is k x n; a and b are their strides { row, column }. The rows of C are c_row apart.
+local function product(m, n, k, a, b, c_row)
+    return { M = m, N = n, K = k, a_row = a[1], a_col = a[2], b_row = b[1], b_col = b[2], c_row = c_row or n }
 end
 
 local function rows(node) return graph.elements(node.size.lead or {}) end
@@ -34,7 +34,7 @@ op "linear" {
     cost = cost, lower = "matmul", block = "linear", rounds = true, half = "x dy weight y",
     gemm = function(n)
         local s = n.size
-        return product(rows(n), s.N, s.K, { s.K, 1 }, { 1, s.K })
+        return product(rows(n), s.N, s.K, { s.K, 1 }, { 1, s.K }, n.outs.y.tensor.row)
     end,
     sample = 'linear "sample" { 5 }',
 }
@@ -52,7 +52,7 @@ op "linear_in_out" {
     cost = cost, lower = "matmul", block = "linear", rounds = true, half = "x dy weight y",
     gemm = function(n)
         local s = n.size
-        return product(rows(n), s.N, s.K, { s.K, 1 }, { s.N, 1 })
+        return product(rows(n), s.N, s.K, { s.K, 1 }, { s.N, 1 }, n.outs.y.tensor.row)
     end,
     sample = 'linear "sample" { 5, store = "in_out" }',
 }
@@ -64,7 +64,7 @@ op "linear_dx" {
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
-        return product(rows(n), s.K, s.N, { s.N, 1 }, { s.K, 1 })
+        return product(rows(n), s.K, s.N, { n.ins.dy.row or s.N, 1 }, { s.K, 1 })
     end,
 }
 
@@ -75,7 +75,7 @@ op "linear_dw" {
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
-        return product(s.N, s.K, rows(n), { 1, s.N }, { s.K, 1 })
+        return product(s.N, s.K, rows(n), { 1, n.ins.dy.row or s.N }, { s.K, 1 })
     end,
 }
 
@@ -86,7 +86,7 @@ op "linear_in_out_dx" {
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
-        return product(rows(n), s.K, s.N, { s.N, 1 }, { 1, s.N })
+        return product(rows(n), s.K, s.N, { n.ins.dy.row or s.N, 1 }, { 1, s.N })
     end,
 }
 
@@ -97,7 +97,7 @@ op "linear_in_out_dw" {
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
-        return product(s.K, s.N, rows(n), { 1, s.K }, { s.N, 1 })
+        return product(s.K, s.N, rows(n), { 1, s.K }, { n.ins.dy.row or s.N, 1 })
     end,
 }
 

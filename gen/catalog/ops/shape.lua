@@ -76,7 +76,7 @@ op "slice_dx" {
         size.S = n.attrs.shape
         size.outer, size.n, size.inner = view.split(size.S, n.attrs.axis)
     end,
-    internal = true, lower = "shape", cost = moved,
+    internal = true, lower = "shape", cost = moved, half = "dy y",
 }
 
 op "part" {

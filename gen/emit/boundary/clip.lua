@@ -6,6 +6,7 @@
 --   clip { value = 0.5 }          the weight of the cycle is summed up first, then the mean gradient is
 --                                 written back, cut to -0.5 .. 0.5; as with `gradient`, whatever it makes
 local expr = require "base.expr"
+local ordered = require "base.ordered"
 local text = require "base.text"
 local update_pass = require "passes.update"
 
@@ -75,10 +76,10 @@ function clip.operands(g, config)
     return list
 end
 
--- The lines that read element `at` of the gradient as x, change it as the spec wants, count it if it is not finite,
--- and widen it.
-local function read_lines(g, config, target, at)
-    local element, limit = (g.half_sums and "bf16_widen(run_g[%s])" or "run_g[%s]"):format(at), limit_of(config)
+-- The lines that read an element of the gradient as x, change it as the spec wants, count it if it is not finite, and
+-- widen it. place: of an array with elements of the flat space, the text of its element.
+local function read_lines(g, config, target, place)
+    local element, limit = (g.half_sums and "bf16_widen(%s)" or "%s"):format(place "g"), limit_of(config)
     local lines, value, counted = {}, element, "x"
     if clip.writes(config) then
         lines[1], value = ("const real mean = s->mean%s * %s;"):format(share(g), element), "mean"
@@ -87,7 +88,7 @@ local function read_lines(g, config, target, at)
     end
     if config.gradient then
         value = expr.text(config.gradient.e, target.spelling(g.real, function(name)
-            return name == "g" and "mean" or ("run_w[%s]"):format(at)
+            return name == "g" and "mean" or place "w"
         end, config.gradient.at))
         if limit then lines[2], value = ("const real made = %s;"):format(value), "made" end
     end
@@ -104,12 +105,16 @@ end
 
 --- The arguments of the template of gradient_partials. `add`: the statement that adds an element to its sum.
 function clip.measure(g, config, target)
-    local norm = norm_of(config)
+    local norm, few = norm_of(config), target.few_of_sweep
     local sum = norm.name .. target.lane
-    return { says = text.block(norm.says), name = text.ident(norm.name), largest = norm.largest or false,
+    local function place(name) return (few and "of_%s.at[k]" or "run_%s[" .. target.element .. "]"):format(name) end
+    local moved = few and { few = few(g), reads = text.block("auto of_g = ga_read<FEW>(run_g + first);"
+        .. (reads_w(config) and "\nconst auto of_w = ga_read<FEW>(run_w + first);" or "")),
+        writes = text.block(clip.writes(config) and "ga_write(run_g + first, of_g);" or "") }
+    return ordered.copy({ says = text.block(norm.says), name = text.ident(norm.name), largest = norm.largest or false,
         add = text.block(norm.largest and ("%s = fmax(%s, %s);"):format(sum, sum, norm.term)
             or ("%s += %s;"):format(sum, norm.term)),
-        read = text.block(table.concat(read_lines(g, config, target, target.element), "\n")) }
+        read = text.block(table.concat(read_lines(g, config, target, place), "\n")) }, moved)
 end
 
 --- The factor in a sweep of this group.

@@ -285,9 +285,9 @@ local function neighbours(kernel, writes)
     for _, operand in ipairs(kernel.operands) do
         local name, item = operand[2]:match "%*run_([%w_]+)$", operand[1]:match "[%w_]+$"
         if name then
-            reads[#reads + 1] = ("auto of_%s = ga_read<FEW>(run_%s + first, count - first);"):format(name, name)
+            reads[#reads + 1] = ("auto of_%s = ga_read<FEW>(run_%s + first);"):format(name, name)
             if writes[item] then
-                stores[#stores + 1] = ("ga_write(run_%s + first, of_%s, count - first);"):format(name, name)
+                stores[#stores + 1] = ("ga_write(run_%s + first, of_%s);"):format(name, name)
             end
         end
     end
@@ -301,8 +301,11 @@ local function few_kernel(g, config, context, kernel, body, few)
     table.move(body.stores, 1, #body.stores, #lines + 1, lines)
     last_operands(kernel)
     local reads, writes = neighbours(kernel, body.writes)
+    local used = table.concat(lines, "\n")
+    local kept = used:find("s->", 1, true) ~= nil and not used:find "s%->%w+%[%l"       -- those of a table stay there
     return update.render(g, kernel, config, context, "sweep_few", "elements", {
-        formula = block_of(body.formula), few = few, reads = reads, lines = block_of(lines), writes = writes })
+        formula = block_of(body.formula), few = few, reads = reads, lines = block_of(lines), writes = writes,
+        kept = kept })
 end
 
 -- A sweep over elements with the numbers of their tensor.
@@ -310,7 +313,7 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     local once = {}
     add_locals(statements, r.element, r.numbers)
     l.flops = 1
-    local few = not r.before and group.rule.scope ~= "matrix" and not group.rule.factors and context.target.few_of_sweep
+    local few = not r.before and group.rule.scope == "element" and context.target.few_of_sweep
     local body = lower(statements, g, r, l, r.element, group, few)
     local kernel = new_kernel(group, part, l.flops, context.kernel_prefix)
     if few then return few_kernel(g, config, context, kernel, body, few(g)) end

@@ -43,8 +43,8 @@ function arguments.cross_entropy_dx(kernel, node, _, dtype, target)
         store = c_text.store(kernel, "y[i]", "value") }
 end
 
--- Number of elements in the true rows of the batch; all rows have the same number.
-local function counted(node)
+--- The number of elements in the true rows of the batch, as text; all rows have the same number.
+function loss.counted(node)
     local lead = node.size.lead
     local each = graph.elements(lead) // lead[1]
     return text.block(each == 1 and "micro->rows" or ("micro->rows * %d"):format(each))
@@ -52,7 +52,7 @@ end
 
 function arguments.loss_seed(_, node, _, _, target)
     return { seed = text.block(target.scalar("seed", node.ins.seed)),
-        rows = rows_of(node), counted = counted(node),
+        rows = rows_of(node), counted = loss.counted(node),
         targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
 end
 
@@ -69,10 +69,10 @@ function arguments.tally(kernel, node, op, dtype)
 end
 
 function arguments.tally_hits(_, node)
-    return { counted = counted(node), sum = text.ident("SUM_" .. node.attrs.sum:upper()), f1 = node.attrs.f1 }
+    return { counted = loss.counted(node), sum = text.ident("SUM_" .. node.attrs.sum:upper()), f1 = node.attrs.f1 }
 end
 
-function arguments.tally_errors(_, node) return { counted = counted(node) } end
+function arguments.tally_errors(_, node) return { counted = loss.counted(node) } end
 
 arguments.tally_spread = arguments.tally_errors
 

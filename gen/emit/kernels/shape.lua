@@ -2,6 +2,7 @@
 -- have them: functions of kernel, node, op, dtype and target (targets/ops.lua).
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local shape = { arguments = {} }
@@ -9,10 +10,17 @@ local arguments = shape.arguments
 
 -- === shape =======================================================================================
 
-function arguments.slice_dx(kernel, node)
+--- How rows are cut: rows, width of each, the first element of the slice, count of its elements.
+function shape.slice_of(node)
     local s, a = node.size, node.attrs
     return { rows = s.outer, width = s.n * s.inner, first = (a.first - 1) * s.inner,
-        count = (a.last - a.first + 1) * s.inner, store = c_text.store(kernel, "y[i]", "value") }
+        count = (a.last - a.first + 1) * s.inner }
+end
+
+function arguments.slice_dx(kernel, node)
+    return ordered.copy(shape.slice_of(node), { type = c_text.type_of(node.ins.dy),
+        element = text.block(c_text.load(node.ins.dy, "from_dy[c - FIRST]")),
+        store = c_text.store(kernel, "y[i]", "value") })
 end
 
 function arguments.accumulate(_, node) return { n = graph.elements(node.size.S) } end

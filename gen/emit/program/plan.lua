@@ -178,7 +178,7 @@ function plan.facts(g, config, kernel_list)
     for _, t in ipairs(g.tensors) do
         if t.place and t.place.arena == "activations" then
             facts.tensors[#facts.tensors + 1] = { name = t.name, arena = "activations", dtype = t.dtype,
-                offset = t.place.offset * size, bytes = graph.elements(t.shape) * graph.bytes(t),
+                offset = t.place.offset * size, bytes = graph.room(t) * graph.bytes(t),
                 stride = (t.place.stride or 0) * size, slots = t.place.slots,
                 from = t.place.from or 0, to = t.place.to or 0 }
         end

@@ -47,10 +47,12 @@ local function predict_section(g, config, context)
     if predictions.obstacle(g) then return false end
     local name = text.ident(config.name)
     local form, reason = predictions.form(config)
-    local width = graph.elements(g.output.shape) // config.batch
+    local shape, row = g.output.shape, g.output.row
+    local width, last = graph.elements(shape) // config.batch, shape[#shape]
     return { "predict", { name = name, row = predictions.shape(g), width = width,
         form = form and text.ident(form) or false, reason = text.string("--probabilities: " .. (reason or "")),
         type = text.ident(DTYPE[g.output.dtype]), element = graph.bytes(g.output),
+        apart = row and { count = width // last, width = last, row = row } or false,
         output = text.block(context.target.pointer(g.output)), device = context.target.device,
         ema = config.optimizer.own.ema ~= nil } }
 end

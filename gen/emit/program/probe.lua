@@ -90,6 +90,16 @@ local function result_rows(found)
     return block_of(rows)
 end
 
+-- How the rows of results lie, or false: all lie behind each other.
+local function row_distances(found, seen)
+    local rows, some = {}, false
+    for i = 1, seen do
+        local t = found.list[i].tensor
+        rows[i], some = ("{%d, %d},"):format(t.row and t.shape[#t.shape] or 0, t.row or 0), some or t.row ~= nil
+    end
+    return some and block_of(rows)
+end
+
 -- The calls of functions of nodes in the order of step.c, as rows: which kernel, what of RESULTS each argument is that
 -- it writes (-1: nothing), whether there is one for each iteration, and what of RESULTS train-watch compares. A twin's
 -- are those of the node that it repeats.
@@ -147,7 +157,8 @@ local function probes_text(config, context, header, found, own)
         { "check", {} },
         found.watched and { "watched", {} },
         own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
-        { context.target.device and "device" or "host", { half = own.half } },
+        context.target.device and { "device", { half = own.half, rows = row_distances(found, own.seen) } }
+            or { "host", { half = own.half } },
         { "functions", { name = text.ident(config.name), macros = block_of(own.macros), watched = found.watched,
             device = context.target.device or false } },
     })

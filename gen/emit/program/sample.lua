@@ -46,9 +46,10 @@ end
 -- The function that reads a position of the output, or of the last layer's input where there is no output.
 local function read_section(g, context, source, device)
     local half, head = graph.is_half(source), g.head
+    local width = head and "FEATURES" or "OUTPUT_WIDTH"
     return { "read" .. (device and "_device" or "") .. (half and "_half" or ""), {
         fn = text.ident(head and "read_features" or "read_output"),
-        n = text.ident(head and "FEATURES" or "OUTPUT_WIDTH"),
+        n = text.ident(width), row = device and (source.row or text.ident(width)) or nil,
         output = text.block(context.target.pointer(source)), half = half and text.ident(g.half) or nil } }
 end
 

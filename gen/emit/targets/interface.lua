@@ -53,6 +53,9 @@ interface.fields = {
     field("octets", "function", "(config): a function of the attributes of a convolution, of what a product of it "
         .. "reads or computes, \"x\", \"dy\" or \"weight\", and of the rows of the batch: whether the product gathers "
         .. "octets of channels (passes/octets.lua, layout.lua); nil: never", true),
+    field("strides", "function", "(config): a function of a node and its op: the names of operands whose rows may be "
+        .. "further apart than they are long, and whether it is a product that moves 16 bytes of them at once "
+        .. "(passes/strides.lua); nil: none", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 

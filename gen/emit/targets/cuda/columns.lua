@@ -24,7 +24,7 @@ function columns.few(node, width, real)
     for _, t in ipairs(graph.reads(node)) do
         if #t.shape > 0 and t.shape[#t.shape] == node.ins.x.shape[#node.ins.x.shape] then tensors[#tensors + 1] = t end
     end
-    return few.of_rows(tensors, width, real)
+    return few.of_rows(tensors, node.ins.x.row or width, real)
 end
 
 --- The launch of a kernel with a block for some columns of a part, of `outer` parts.

@@ -18,7 +18,7 @@ local function is_aligned(t)
     return place.offset % 16 == 0 and (place.stride or 0) % 16 == 0
 end
 
---- How many elements of the flat space a sweep of an update moves at once: all ranges and their parts begin at
+--- How many elements of the flat space a sweep of an update moves at once: all ranges and their parts begin and end at
 --- multiples of 16 elements (ranks/exchange.h, GA_CUT).
 function few.of_sweep(g) return BYTES // (g.half_sums and 2 or g.real == "f64" and 8 or 4) end
 

@@ -51,11 +51,15 @@ end
 
 local KIND = { bf16 = "HALF", f16 = "HALF", f32 = "REAL" }
 
+-- Tensors end at multiples of so many elements: a kernel may touch those behind the last one.
+local WHOLE = 16
+
 -- The argument that a comparison gives a kernel for a tensor: "HALF 4096 1", elements or bytes of an array and
 -- whether it is a result; or for one number.
 local function made(t, shape, is_result)
     if #t.shape == 0 then return t.moves and "REAL 1 0" or "NUMBER 0 0" end
-    local kind, n = KIND[t.dtype] or t.kind == "scalar" and "ZERO" or "REAL", graph.elements(shape)
+    local kind = KIND[t.dtype] or t.kind == "scalar" and "ZERO" or "REAL"
+    local n = ceil(graph.elements(shape) // shape[#shape] * (t.row or shape[#shape]), WHOLE) * WHOLE
     if t.dtype == "i32" then kind, n = "ZERO", 4 * n elseif t.dtype == "micro" then kind, n = "ZERO", 48 * n end
     return ("%s %d %d"):format(kind, n, is_result and 1 or 0)
 end
@@ -93,7 +97,7 @@ end
 function hopper.twin(g, kernel, operands, arguments)
     local a, b = operands.a, operands.b
     if (kernel.arch or ARCH) ~= ARCH then return nil end
-    if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.N % 8 > 0 then return nil end
+    if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
     return { blocks = blocks_of(g), tiles = has_parts(g) and ceil(g.M, TALL) * ceil(g.N, WIDE) or 0,
         shape = arguments.shape,
         a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind,

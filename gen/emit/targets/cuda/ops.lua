@@ -14,6 +14,7 @@ local norm = require "emit.kernels.norm"
 local of_attention = require "emit.targets.cuda.ops_attention"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
+local ordered = require "base.ordered"
 local pool = require "emit.kernels.pool"
 local product = require "emit.targets.cuda.product"
 local rows = require "emit.targets.cuda.rows"
@@ -159,6 +160,7 @@ local function axis_sum(kernel, node, _, dtype)
     local arguments = shape.axis_sum(kernel, node, dtype, "row[j]")
     if shape.by_rows(node) then return arguments end
     arguments.few, arguments.type, arguments.term = columns.few(node, node.size.inner, dtype), nil, nil
+    arguments.row = node.ins.x.row or node.size.inner
     return arguments
 end
 
@@ -184,23 +186,29 @@ local function add_row(name, spelling)
     return function(arguments, node)
         local logits = node.ins.logits
         arguments.type, arguments.x = c_text.type_of(logits), element(logits, "row[c]")
+        arguments.row = logits.row or node.size.C
         arguments[name] = element(logits, spelling)
     end
 end
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
 
--- Classes that a thread moves at once: rows begin anywhere, unless a node sees only some, whose first is another each
--- time.
-local function neighbours(node, tensors, dtype) return few.of_rows(tensors, node.run and node.size.C or 0, dtype) end
+-- Adds how a thread moves rows of classes; rows behind each other begin anywhere, unless a node sees only some, whose
+-- first is another each time. Few classes have a lane of a warp each.
+--   row.apart, row.few     elements from one row to the next; of one that are moved at once
+local function add_classes(arguments, node, tensors, dtype)
+    local row, C = tensors[1].row, node.size.C
+    arguments.row = { apart = row or C,
+        few = not row and C <= 32 and 1 or few.of_rows(tensors, row or node.run and C or 0, dtype) }
+end
 
 add("cross_entropy", function(arguments, node, _, _, dtype)
     local logits = node.ins.logits
-    arguments.hit, arguments.few = element(logits, "row[target[i]]"), neighbours(node, { logits }, dtype)
-    arguments.type = c_text.type_of(logits)
+    arguments.hit, arguments.type = element(logits, "row[target[i]]"), c_text.type_of(logits)
+    add_classes(arguments, node, { logits }, dtype)
 end)
 add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
-    arguments.few = neighbours(node, { node.ins.logits, node.outs.y.tensor }, dtype)
+    add_classes(arguments, node, { node.ins.logits, node.outs.y.tensor }, dtype)
     arguments.adds, arguments.type = kernel.can_add or false, c_text.type_of(node.ins.logits)
     arguments.out, arguments.logit, arguments.store = c_text.type_of(node.outs.y.tensor), nil, nil
 end)
@@ -210,6 +218,9 @@ list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "row
 local function few_of_embedding(node, dtype)
     return few.of_rows({ node.ins.weight, node.outs.y.tensor }, node.size.C, dtype)
 end
+
+-- Neighbours of a list of ids, or of their places, that a thread moves at once.
+local function few_of_ids(t, dtype) return few.of_rows({ t }, graph.elements(t.shape), dtype) end
 
 set("embedding", { arguments = function(_, node, _, dtype)
     return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
@@ -221,21 +232,65 @@ set("embedding_dw", { arguments = function(kernel, node, _, dtype)
     local list, y = shape.embedding_dw(kernel, node, "dy"), node.outs.y.tensor
     list.few, list.out = few.of_rows({ y, node.ins.dy }, node.size.C, dtype), c_text.type_of(y)
     list.store, list.term = c_text.store(kernel, "row.at[e]", "value"), nil
+    list.places = few_of_ids(node.ins.order, dtype)
     return list
 end, helper = "rows:half", launch = function(node) return per_row(node.size.R, node.size.C) end })
-add("id_order", function(arguments) arguments.own = THREADS end)
+add("id_order", function(arguments, node, _, _, dtype)
+    arguments.own, arguments.few = THREADS, few_of_ids(node.ins.ids, dtype)
+end)
 launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
+
+-- How many of `width` losses, of what stands beside them and of their targets a thread moves at once.
+local function few_losses(node, width, dtype)
+    local tensors, ins, y = {}, node.ins, node.outs.y
+    for _, t in pairs { loss = ins.loss or ins.hits, target = ins.target, y = y and y.tensor } do
+        tensors[#tensors + 1] = t
+    end
+    return node.run and 1 or few.of_rows(tensors, width, dtype)
+end
+
+-- A thread has a row of losses at once, if all that count in it weigh 1 together; else neighbours.
+--   chunk.losses, chunk.few, chunk.is_row    what a thread has, how many it moves at once; whether they are a row
+--   chunk.of_loss                            the weight of one
+add("tally", function(arguments, node, _, _, dtype)
+    local by_rows = arguments.samples and arguments.each > 1
+    local count = few_losses(node, by_rows and arguments.each or rows_of(node), dtype)
+    arguments.counted = loss.counted(node)
+    arguments.chunk = { losses = by_rows and arguments.each or count, few = count, is_row = by_rows,
+        of_loss = text.block(not arguments.weighted and "1" or "class_weight[of_target.at[k]]"
+            .. (arguments.samples and not by_rows and " > 0" or "")) }
+    arguments.each = nil
+end)
+for _, name in ipairs { "tally_hits", "loss_seed" } do
+    add(name, function(arguments, node, _, _, dtype)
+        arguments.few = few_losses(node, rows_of(node), dtype)
+    end)
+end
 
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx")
 launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")
 launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
     "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")
 launch(function(node) return { blocks = 1, threads = over(node.ins.values.shape[1]).threads } end, "tally_values")
-launch(function(node) return over(rows_of(node)) end, "loss_seed")
+launch(function(node, dtype) return over(ceil(rows_of(node), few_losses(node, rows_of(node), dtype))) end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
-launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
+launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "concat", "accumulate",
     "accumulate_half")
 launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "copy")
+
+-- Neighbours of a row that a thread moves at once: all inside of the slice, or outside.
+local function few_of_slice(node, dtype)
+    local of, y = shape.slice_of(node), node.outs.y.tensor
+    local count = few.of_rows({ node.ins.dy, y }, of.width, dtype)
+    while of.first % count > 0 or of.count % count > 0 do count = count // 2 end
+    return count
+end
+set("slice_dx", { arguments = function(kernel, node, _, dtype)
+    return { slice = ordered.copy(shape.slice_of(node), { few = few_of_slice(node, dtype) }),
+        type = c_text.type_of(node.ins.dy), out = c_text.type_of(node.outs.y.tensor),
+        adds = kernel.can_add or false, store = c_text.store(kernel, "to.at[k]", "value") }
+end, helper = "rows:half" })
+launch(function(node, dtype) return over(graph.elements(node.size.S) // few_of_slice(node, dtype)) end, "slice_dx")
 
 local function few_of_dropout(node, dtype)
     local x, y = node.ins.x, node.outs.y.tensor

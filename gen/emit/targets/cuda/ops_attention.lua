@@ -2,6 +2,7 @@
 -- tensor cores (templates/cuda/attention_tensor.cu), or by threads that have some scores each (attention_tiles.cu).
 local attention = require "emit.kernels.attention"
 local c_text = require "emit.targets.c_text"
+local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local ops = require "emit.targets.ops"
@@ -11,16 +12,16 @@ local text = require "base.text"
 local ceil = launches.ceil
 
 -- The C condition that hides pairs in a tile of keys from j0 on; the tile may reach beyond the last key. of_keys: the
--- name of its extent.
+-- mask of these keys is in shared memory, by that name.
 --   visible.hidden    whether query i does not see key j
 --   visible.edge      whether a tile with queries from i0 on and KEYS keys from j0 on has pairs that are hidden
-local function add_hidden(arguments, node)
+local function add_hidden(arguments, node, of_keys)
     local shape = arguments.shape
     local hidden = { "j >= " .. shape.keys.text }
     local edge = { "j0 + KEYS > " .. shape.keys.text }
     if node.attrs.causal then hidden[2], edge[2] = "j > i", "j0 + KEYS > i0 + 1" end
     if node.ins.mask then
-        hidden[#hidden + 1] = ("mask[%s + j] == 0"):format(shape.key_row.text)
+        hidden[#hidden + 1] = of_keys and "of_keys[j - j0] == 0" or ("mask[%s + j] == 0"):format(shape.key_row.text)
         edge = { "true" }
     end
     arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
@@ -93,6 +94,7 @@ end
 
 -- tile: as above, and
 --   tile.of_keys      name of the number of tiles of keys, in C
+--   tile.mask         whether a mask comes beside the keys, 16 bytes at a time
 local function on_tensor_cores(arguments, node, kernel)
     local backward = node.op == "attend_dx"
     local d = node.attrs.d
@@ -103,13 +105,21 @@ local function on_tensor_cores(arguments, node, kernel)
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = 32 * WARPS, arch = tensor.ARCH,
         shared = backward and 2 * (own + 2 * tile.rows) * bytes + 16 * tile.rows or (own + 4 * tile.rows) * bytes }
     tile.of_keys = of_keys(arguments.shape)
+    tile.mask = node.ins.mask ~= nil and node.size.S % 4 == 0
+    if tile.mask then
+        kernel.launch.shared = kernel.launch.shared + 4 * math.max(2 * tile.rows, backward and own or 0)
+    end
+    add_hidden(arguments, node, tile.mask)
     arguments.tile = tile
 end
 
 local function add_form(arguments, node, kernel, _, dtype)
-    add_hidden(arguments, node)
-    if tensor.takes(kernel) and fits(node) then on_tensor_cores(arguments, node, kernel)
-    else by_threads(arguments, node, kernel, dtype) end
+    if tensor.takes(kernel) and fits(node) then
+        on_tensor_cores(arguments, node, kernel)
+    else
+        add_hidden(arguments, node)
+        by_threads(arguments, node, kernel, dtype)
+    end
 end
 
 -- === the entries =================================================================================
@@ -119,8 +129,6 @@ local function helper(node, kernel)
     if not kernel.matrix then return "attention_tiles:half" .. draws end
     return "tensor:half eights:half tensor_strips:half attention_tensor:half" .. draws
 end
-
-local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
 
 -- Sets the entries of attention in the target's table.
 return function(list)
@@ -134,9 +142,10 @@ return function(list)
         entry.launch, entry.helper, entry.blocks = launches.by_tiles, helper, { name, name .. "_tensor" }
         entry.block = function(kernel) return kernel.matrix and name .. "_tensor" or name end
     end
-    ops.add(list, "attend_delta", function(arguments, node)
-        arguments.x, arguments.dy = element(node.ins.y, "y[c]"), element(node.ins.dy, "dy[c]")
+    ops.add(list, "attend_delta", function(arguments, node, _, _, dtype)
+        arguments.T, arguments.few = node.size.T, few.of_rows({ node.ins.y, node.ins.dy }, node.attrs.d, dtype)
     end)
+    list.attend_delta.helper = "rows:half"
     list.attend_delta.launch = function(node) return launches.over(graph.elements(node.outs.delta.tensor.shape)) end
     list.rotary = { arguments = function(kernel, node) return attention.rotary(kernel, node, "at", "at + HALF") end,
         launch = function(node) return launches.over(node.size.T * node.attrs.d // 2) end }

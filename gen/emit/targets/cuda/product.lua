@@ -26,27 +26,45 @@ local function index_text(i, i_stride, j, j_stride)
     return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
 end
 
+-- An operand, by its name and those of the indices along its rows (columns) and along the sum: { name, stride,
+-- extent }. FEW neighbours along the one with stride 1, which runs fastest, are read at once: 16 bytes, or as many as
+-- divide a row of memory.
+local function operand(name, side, term, kernel, dtype)
+    local fast, slow = side, term
+    if term.stride == 1 then fast, slow = term, side end
+    local few = kernel.half and 8 or dtype == "f64" and 2 or 4
+    while fast.extent % few > 0 or slow.stride % few > 0 do few = few // 2 end
+    local function e(index) return few > 1 and index == fast and " + e" or "" end
+    local function part(index)
+        return text.block(index == fast and "s % " .. index.tile or "s / " .. fast.tile)
+    end
+    return { few = few, side = part(side), k = part(term),
+        at = index_text(side.name, side.stride, term.name, term.stride),
+        to = text.block(("%s_tile[deep%s][%s%s]"):format(name, e(term), side.place, e(side))),
+        value = text.block(kernel.half and ("%s_widen(some.at[e])"):format(kernel.half) or "some.at[e]") }
+end
+
 -- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch. Neighbouring
--- threads load neighbouring addresses: the index with stride 1 runs fastest.
+-- threads load neighbouring addresses.
 --   shape.M, shape.N, shape.K    rows and columns of the result, terms of a sum
---   a.i, a.k, b.k, b.j           row, term and column, in a slice of A and of B, of the element that thread s loads
---   a.value, b.value             that element as a number
+--   tile.type                    of the operands
+--   a.few, a.i, a.k              neighbours that a thread loads at once; row and term, in a slice of A, of the first of
+--                                those at s; b.few, b.k, b.j likewise
+--   a.at, a.to, a.value          its place in A; the place of neighbour e in the slice, and that as a number
 --   sums, drops                  sums of an operand beside the product, a dropout of its result (ops.lua), or false
 return function(g, kernel, has_bias, dtype, sums, drops)
     local tile = tiling(g.M, g.N, dtype == "f64")
     tile.blocks = kernel.node.behind and dtype == "f64" and 1 or 2
+    tile.type = text.ident(kernel.half or "real")
     kernel.launch = { blocks = ceil(g.M, tile.rows) * ceil(g.N, tile.columns), threads = launches.THREADS }
-    local function split(fast_is_depth, extent)
-        if fast_is_depth then return text.block("s / DEPTH"), text.block("s % DEPTH") end
-        return text.block("s % " .. extent), text.block("s / " .. extent)
+    local function index(name, place, stride, extent, along)
+        return { name = name, place = place, stride = stride, extent = extent, tile = along }
     end
-    local function load(name, ...)
-        local x = ("%s[%s]"):format(name, index_text(...).text)
-        return text.block(kernel.half and ("%s_widen(%s)"):format(kernel.half, x) or x)
-    end
-    local a, b = { value = load("a", "i", g.a_row, "k", g.a_col) }, { value = load("b", "k", g.b_row, "j", g.b_col) }
-    a.i, a.k = split(g.a_col == 1, "ROWS")
-    b.j, b.k = split(g.b_row == 1, "COLUMNS")
+    local a = operand("a", index("i", "row", g.a_row, g.M, "ROWS"), index("k", "deep", g.a_col, g.K, "DEPTH"), kernel,
+        dtype)
+    local b = operand("b", index("j", "column", g.b_col, g.N, "COLUMNS"), index("k", "deep", g.b_row, g.K, "DEPTH"),
+        kernel, dtype)
+    a.i, b.j, a.side, b.side = a.side, b.side, nil, nil
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = a, b = b,
         value = text.block(has_bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
         store = behind.store(kernel, dtype), sums = sums, drops = drops }

@@ -32,7 +32,8 @@ local THREADS = 256
 
 -- Rows { type, text, comment, count }; a row without comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
-    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", #config.sums } }
+    local rows = { { "double", "sums[SUMS + SUMS % 2]", "of the present cycle, or of an evaluation",
+        (#config.sums + 1) // 2 * 2 } }
     local shares
     for _, row in ipairs(division.step_rows(g, config)) do
         if row[1] == "real" then shares = row else
@@ -85,7 +86,7 @@ local function step_rows(g, config, scalars)
     return rows
 end
 
---- The fields of the struct step, as text, and its size in bytes.
+--- The fields of the struct step, as text, and its size in bytes, a multiple of 16.
 function cuda_step.block(g, config, sweeps)
     local out, bytes, reals = {}, 0, 0
     for _, row in ipairs(step_rows(g, config, update.scalars(sweeps, g.layer_rates))) do
@@ -95,14 +96,15 @@ function cuda_step.block(g, config, sweeps)
         if row[1] == "real" then reals = reals + row[4] else bytes = bytes + 8 * row[4] end
     end
     bytes = bytes + reals * (g.real == "f64" and 8 or 4)
-    return block_of(out), (bytes + 7) // 8 * 8
+    return block_of(out), (bytes + 15) // 16 * 16
 end
 
 -- The kernel that decides about an update, with the functions that it calls.
 local function decide_kernel(g, config, context, found)
     local template = context.template("cuda/update.cu")
     return { name = "decide", launch = { blocks = 1, threads = THREADS },
-        parameters = { "step *s", not g.ranks and "const double *partials" or nil }, text = sections.render(template, {
+        parameters = { "step *all", not g.ranks and "const double *partials" or nil },
+        text = sections.render(template, {
             rate.functions(config, context.target),
             scaler.moves(config) and { "scaler", scaler.device(config) },
             step.decision(g, config, found.updates, context, template, THREADS),
@@ -161,6 +163,7 @@ local function constants(g, config)
         "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
         ("enum { IGNORE = %d }; /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         step.sums(config),
+        "struct alignas(16) ga_sums { double at[SUMS + SUMS % 2]; };",
         ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, g.norm.tiles),
     }
     if g.ranks then list[#list + 1] = division.small(g, config).text end
@@ -175,7 +178,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
         constants(g, config),
         "/* What an update needs beside the gradient, as model.h has it. */",
-        "typedef struct step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
+        "typedef struct alignas(16) step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
     for _, kernel in ipairs(kernels) do out[#out + 1] = kernel.text end

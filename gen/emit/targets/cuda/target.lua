@@ -27,7 +27,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     channels = { batchnorm_stats = batchnorms.parts, batchnorm_sums = batchnorms.parts, conv2d = tensor_conv.tiles },
     together = { conv2d_dw_sum = true },
     sums_rows = { linear_dw = true, linear_in_out_dw = true, norm_dx = rows.parts },
-    launch = launches.described, octets = tensor_conv.octets,
+    launch = launches.described, octets = tensor_conv.octets, strides = tensor.strides,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,

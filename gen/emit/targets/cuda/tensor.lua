@@ -13,8 +13,9 @@ local ceil = launches.ceil
 --- The least compute capability with these instructions.
 tensor.ARCH = 80
 
--- The least rows, columns and terms of a product: below half a tile, most of the multiplications would be by zeros.
-local LEAST = 32
+-- The least rows, columns and terms of a product: those of an instruction. Most multiplications of such a product are
+-- by zeros, but fewer instructions than those of threads.
+local LEAST = 16
 
 -- Elements of 16 bits in the 16 bytes of a copy.
 local CHUNK = 8
@@ -54,18 +55,34 @@ local function tile_of(g, odd)
     return TILES[#TILES]
 end
 
--- How an operand lies, from its stride along its rows (columns) and along the sum, and the extents of both. Odd: its
--- rows of memory are no whole chunks.
-local function operand(side, side_extent, term, term_extent)
+-- How an operand lies, from its stride along its rows (columns) and along the sum. Odd: its rows of memory do not begin
+-- at whole chunks.
+local function operand(side, term)
     local turned = term ~= 1
-    local stride, extent = turned and term or side, turned and side_extent or term_extent
-    return { turned = turned, stride = stride,
-        odd = stride % CHUNK > 0 or extent % CHUNK > 0 }
+    local stride = turned and term or side
+    return { turned = turned, stride = stride, odd = stride % CHUNK > 0 }
 end
 
---- Whether a product (op.gemm's table) is computed on tensor cores: one of 32 rows, columns and terms or more.
+--- Whether a product (op.gemm's table) is computed on tensor cores: one of 16 rows, columns and terms or more.
 function tensor.computes(g, kernel)
     return tensor.takes(kernel) and math.min(g.M, g.N, g.K) >= LEAST
+end
+
+-- By op, the operands whose rows may be further apart than they are long; those of products.
+local STRIDES = { cross_entropy = { "logits" }, cross_entropy_dx = { "logits", "y" }, hit = { "logits" },
+    top_hit = { "logits" }, column_sum = { "x" } }
+local OF_PRODUCTS = { linear = { "y" }, linear_in_out = { "y" }, linear_dx = { "dy" }, linear_in_out_dx = { "dy" },
+    linear_dw = { "dy" }, linear_in_out_dw = { "dy" } }
+
+--- What passes/strides.lua asks about a node. What stands behind a product reads other values as long as its result.
+function tensor.strides(config)
+    return function(node, op)
+        local names = OF_PRODUCTS[node.op]
+        if not names then return STRIDES[node.op] or {}, false end
+        local kernel = { half = graph.is_half(graph.reads(node)[1]), arch = config.arch }
+        local computes = not node.behind and tensor.computes(op.gemm(node), kernel)
+        return computes and names or {}, computes
+    end
 end
 
 local function truth(is) return text.ident(tostring(is)) end
@@ -75,23 +92,24 @@ local function spelled(o) return { turned = truth(o.turned), stride = o.stride, 
 --- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
 ---   shape.M, shape.N, shape.K      rows and columns of the result, terms of a sum
 ---   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
----   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they are
----                                  no whole chunks; likewise b
----   c.all                          whether rows of the result are whole chunks
+---   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they
+---                                  begin elsewhere than at whole chunks; likewise b
+---   c.row, c.all                   the distance of rows of the result; whether they begin at whole chunks
 ---   c.bias, c.add                  whether a bias is added, and whether `add` says that the result is
 ---   c.drops                        a dropout of the result (targets/cuda/ops.lua), or false
 ---   sums, of                       sums of an operand over the terms (targets/cuda/ops.lua), or false; of which one
 ---   behind                         the pointwise node behind it (targets/cuda/behind.lua), or false
 function tensor.product(g, kernel, has_bias, sums, drops)
-    local a, b = operand(g.a_row, g.M, g.a_col, g.K), operand(g.b_col, g.N, g.b_row, g.K)
+    local a, b = operand(g.a_row, g.a_col), operand(g.b_col, g.b_row)
     local tile = tile_of(g, a.odd or b.odd)
     kernel.matrix = true
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
     local list = { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
-        c = { all = truth(g.N % CHUNK == 0), bias = has_bias, add = kernel.can_add or false, drops = drops },
+        c = { row = g.c_row, all = truth(g.c_row % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
+            drops = drops },
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
-        behind = behind.eights(kernel, g.N % CHUNK == 0) }
+        behind = behind.eights(kernel, g.c_row % CHUNK == 0) }
     kernel.launch.twin = hopper.twin(g, kernel, { a = a, b = b }, list)
     if kernel.launch.twin then kernel.matrix = "twin_flops" end
     return list
