@@ -184,6 +184,54 @@ for _, case in ipairs(CASES) do
     add("the bits of a program on the device: " .. cover.name(DIMENSIONS, case), function(t) compare(t, case) end)
 end
 
+-- === const, margins, budgets from the least to all ================================================
+
+-- A tail of the word parallel, and which part of what need not be on the device its memory.budget has room for.
+local AUTO = { { ", gpu_margin_mem_ratio = 1", 0.6 }, { ", gpu_margin_mem_ratio = 0.2", 0.6 }, { "", 0 }, { "", 0.25 },
+    { "", 0.5 }, { "", 0.75 }, { "", 1 } }
+
+local function each_policy(t, ranks)
+    needs(t, ranks)
+    local programs, environment = devices.open(t)
+    ranked.write_tokens(t, programs)
+    local name = ("placed_policy_%d_"):format(ranks)
+    local text = KINDS:gsub("BUDGET", "1GiB") .. zero3(ranks, "PLACEMENT", "MORE")
+    local function built(placement, more, budget)
+        local own = text:gsub("PLACEMENT", placement):gsub("MORE", more):gsub("1GiB", budget)
+        return programs.build(name .. host.sha256(own):sub(1, 12), own)
+    end
+    local function result(p, first)
+        return ended(t, programs, p, function(o)
+            on_devices(t, environment, ranks, o)
+            table.insert(o.env, "GAGEN_KERNELS=" .. first.folder)       -- compiled once
+            return o
+        end)
+    end
+    local device, host_alone = built("device", "", "1GiB"), built("host", "", "1GiB")
+    local known, losses = result(device, device)
+    local function compare_with(p, budget)
+        check_kernels(t, p, device)
+        local dump, found, bytes = result(p, device)
+        programs.identical(dump, known, ALL)
+        t.equal(found, losses)
+        assert(bytes <= budget, ("%d bytes on the device of %d"):format(bytes, budget))
+    end
+    compare_with(built("const", "", "1GiB"), 1 << 30)
+    local least, most = device_bytes(programs, host_alone), device_bytes(programs, device)
+    for i = 1, t.all and #AUTO or 1 do
+        local case = AUTO[i]
+        local kib = math.ceil((least + case[2] * (most - least)) / 1024)
+        compare_with(built("auto", case[1], kib .. "KiB"), kib * 1024)
+    end
+end
+
+-- make test-all: 1 to 3 ranks, another margin and five budgets too.
+for _, ranks in ipairs(host.environment "GAGEN_TEST_ALL" and { 1, 2, 3 } or { 2 }) do
+    add(("const, margins, budgets from the least to all: the bits of device: %d ranks"):format(ranks), function(t)
+        each_policy(t, ranks)
+    end)
+end
+
 -- === skipped updates, files of other placements ===================================================
 
 -- The programs of a spec in f16 whose second update of 4 is skipped, for 2 ranks.
