@@ -295,7 +295,7 @@ local BUGS = {
     { "a missing barrier in a product", "fc1_forward", "        __syncthreads();\n", "", "device: race" },
     { "a write out of bounds", "update_all", "ga_write(run_w + first", "ga_write(run_w + 8192 + first", "device: out of bounds" },
     { "a read of shared memory that nothing wrote", "fc1_forward",
-        "a_tile[deep][row] = i < M", "if (i < M) a_tile[deep][row] = i < M", "device: uninitialised read" },
+        "a_tile[deep + e][row] = some", "if (i < M) a_tile[deep + e][row] = some", "device: uninitialised read" },
 }
 for _, bug in ipairs(BUGS) do
     add("found: " .. bug[1], function(t)
