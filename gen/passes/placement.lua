@@ -29,7 +29,7 @@ local update_rule = require "passes.update_rule"
 
 local placement = { name = "placement", doc = "where chunks lie between their uses" }
 
--- What an own cut's element takes in the count of gpu_margin_mem_ratio: f32.
+-- Bytes of an own cut's element in the count of gpu_margin_mem_ratio: f32.
 local COUNTED = 4
 
 -- Bytes that an array of the plan is a multiple of.

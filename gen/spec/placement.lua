@@ -17,7 +17,7 @@ local function dividing(catalog)
     end), " or ")
 end
 
--- What a spec may not have beside it: { whether it has, the complaint }.
+-- Words that a spec may not have beside it: { whether it has, the complaint }.
 local function conflicts(c, parallel, given)
     return {
         { not c.catalog.modes:get(c.parallel).sharded.parameters, ("%q goes by chunks of parameters, and with %q there "

@@ -28,7 +28,7 @@ enum { ncclSum = 0, ncclMax = 2, ncclMin = 3 };
     X(ncclResult_t, ncclGroupStart, (void)) \
     X(ncclResult_t, ncclGroupEnd, (void))
 
-/* What only newer ones have: may be NULL. */
+/* Functions of newer ones only: may be NULL. */
 #define GA_NCCL_OPTIONAL(X) \
     X(ncclResult_t, ncclCommSplit, (ncclComm_t, int, int, ncclComm_t *, void *))
 #endif

@@ -23,7 +23,7 @@ typedef struct ga_state_config {
     int places;   /* windows behind the first elements where updates work: GA_STATE_WINDOWS, 1 on a device */
 } ga_state_config;
 
-/* What has gone to and from the file. */
+/* Bytes that have gone to and from the file. */
 typedef struct ga_state_counts {
     int64_t bytes; /* of the file */
     int64_t read, written;

@@ -1,5 +1,7 @@
 -- devices: runs programs of the CUDA target in tests: on GPUs if GAGEN_GPU_CHECK is their number, else on the
 -- device library of tests/device.
+local json = dofile "tests/lua/json.lua"
+
 local devices = {}
 
 --- How many GPUs the tests are to use; 0: the device library.
@@ -138,6 +140,21 @@ function devices.each_left_out(text, parts, patterns, train, pattern)
         end
     end
     return #calls
+end
+
+--- NOT RUN where the machine has GPUs, but fewer than `ranks`.
+function devices.needs_gpus(t, ranks)
+    local gpus = devices.gpus(t)
+    if gpus > 0 and gpus < ranks then t.not_run(("%d GPU, %d are needed"):format(gpus, ranks)) end
+end
+
+--- The events of one kind in a log.
+function devices.events_of(log, kind)
+    local list = {}
+    for _, event in ipairs(json.lines(host.read(log))) do
+        if event.event == kind then list[#list + 1] = event end
+    end
+    return list
 end
 
 return devices

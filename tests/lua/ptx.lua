@@ -33,7 +33,7 @@ local function in_loops(lines)
     return inside
 end
 
--- What is known of a kernel.
+-- Facts of a kernel.
 --   has            instructions without their types, as a set: "mma.sync", "cp.async"
 --   wide, narrow   accesses of global memory of 16 bytes, and of fewer
 --   looped         loads of fewer bytes in loops

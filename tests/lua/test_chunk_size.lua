@@ -110,7 +110,7 @@ parallel  { "zero3", %s }
         '{ linear "a" { 16 }, times(102) "h" { linear "b" { 16 }, relu {} }, linear "c" { 3 } }')
 end)
 
--- What `gagen check` says of shipped specs in elements and bytes; sizes and unused elements are those of the functions.
+-- The lines of `gagen check` about shipped specs, in elements and bytes; sizes and unused elements are those of the functions.
 local SHIPPED = {
     { "gpt2_124m", "gpt2tokens", "", "85,852,160 elements, 343,408,640 bytes: 9,728 of all chunks are unused" },
     { "gpt2_124m", "gpt2tokens", ', min_chunk_size = "32MiB", chunk_search_range = 16777216',

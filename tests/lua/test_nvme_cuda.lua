@@ -2,7 +2,6 @@
 -- with its checks and in a shuffled order, end with the bits of programs without it; checkpoints that targets, modes
 -- and ranks take from each other; what is counted; disks that fail; kill -9.
 local devices = dofile "tests/lua/devices.lua"
-local json = dofile "tests/lua/json.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -54,14 +53,7 @@ local function on_devices(t, ranks, options)
     return options
 end
 
--- The events of one kind in a log.
-local function events_of(log, kind)
-    local list = {}
-    for _, event in ipairs(json.lines(host.read(log))) do
-        if event.event == kind then list[#list + 1] = event end
-    end
-    return list
-end
+local events_of = devices.events_of
 
 -- === bits =========================================================================================
 

@@ -4,7 +4,6 @@
 -- for.
 local cover = dofile "tests/lua/cover.lua"
 local devices = dofile "tests/lua/devices.lua"
-local json = dofile "tests/lua/json.lua"
 local ranked = dofile "tests/lua/ranked.lua"
 
 local tests = {}
@@ -12,11 +11,7 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local ALL = { "parameters", "gradients", "state" }
 
-local function needs(t, ranks)
-    if devices.gpus(t) > 0 and devices.gpus(t) < ranks then
-        t.not_run(("%d GPU, %d are needed"):format(devices.gpus(t), ranks))
-    end
-end
+local needs = devices.needs_gpus
 
 -- A run of `ranks` processes on devices, in an order by this seed: options as programs.train has them.
 local function on_devices(t, environment, ranks, options)
@@ -25,13 +20,7 @@ local function on_devices(t, environment, ranks, options)
     return options
 end
 
-local function events_of(log, kind)
-    local list = {}
-    for _, event in ipairs(json.lines(host.read(log))) do
-        if event.event == kind then list[#list + 1] = event end
-    end
-    return list
-end
+local events_of = devices.events_of
 
 -- The word parallel of a program for `ranks` processes.
 local function zero3(ranks, placement, more)

@@ -1,7 +1,6 @@
 -- parallel { sync_batchnorm = true } on the CUDA target: programs on the device library (tests/device). W ranks of B rows are
 -- one rank of W B rows on the C target; other precisions are as the C target; all gathers of training stand in graphs.
 local devices = dofile "tests/lua/devices.lua"
-local json = dofile "tests/lua/json.lua"
 local synced = dofile "tests/lua/synced.lua"
 
 local tests = {}
@@ -27,13 +26,7 @@ local function on(t, ranks, env, ...)
     return { before = { t.root .. "/tests/device/ranks", tostring(ranks) }, env = env, ... }
 end
 
-local function events_of(log, kind)
-    local list = {}
-    for _, event in ipairs(json.lines(host.read(log))) do
-        if event.event == kind then list[#list + 1] = event end
-    end
-    return list
-end
+local events_of = devices.events_of
 
 local RECOMPUTE = 'memory { recompute = { "layer1", "h.*", "bn1_y" } }\n'
 

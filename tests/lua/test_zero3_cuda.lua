@@ -3,26 +3,14 @@
 -- order, those of training inside the captured graph.
 local cover = dofile "tests/lua/cover.lua"
 local devices = dofile "tests/lua/devices.lua"
-local json = dofile "tests/lua/json.lua"
 local ranked = dofile "tests/lua/ranked.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
-local function needs(t, ranks)
-    if devices.gpus(t) > 0 and devices.gpus(t) < ranks then
-        t.not_run(("%d GPU, %d are needed"):format(devices.gpus(t), ranks))
-    end
-end
+local needs = devices.needs_gpus
 
--- The events of one kind in a log.
-local function events_of(log, kind)
-    local list = {}
-    for _, event in ipairs(json.lines(host.read(log))) do
-        if event.event == kind then list[#list + 1] = event end
-    end
-    return list
-end
+local events_of = devices.events_of
 
 -- A run of `ranks` processes of a program of the CUDA target: options as programs.train has them.
 local function on_devices(t, ranks, options)

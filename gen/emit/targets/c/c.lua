@@ -143,7 +143,7 @@ c.services = {
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 
---- What a loop over parts begins with whose states may lie in a file.
+--- The first line of a loop over parts whose states may lie in a file.
 c.state_need = "if (!state_need(w, m, r, GA_STATE_ALL)) return;"
 
 --- Operands of a kernel over a range, in C: the parameter, the place of a layer's elements, a number.

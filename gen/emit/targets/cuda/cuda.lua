@@ -93,7 +93,7 @@ cuda.services = {
     end, kernel = "decide" },
 }
 
---- What a loop over parts begins with whose states may lie in a file.
+--- The first line of a loop over parts whose states may lie in a file.
 cuda.state_need = "if (!state_need(q, m, r, filed)) continue;"
 
 local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }

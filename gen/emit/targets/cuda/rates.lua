@@ -13,7 +13,7 @@
 local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, twin = 470e12, bytes = 4.3e12, link = 50e9,
     call_us = 1.2 }
 
--- What a device can do at most, by its data sheet (SXM): multiply-adds in f32, products of 16 bits on tensor cores
+-- Peaks of a device by its data sheet (SXM): multiply-adds in f32, products of 16 bits on tensor cores
 -- (dense), bytes per second. The floors of `make bench-gpu` follow from these.
 local PEAKS = { H100 = { f32 = 67e12, half = 989e12, bytes = 3.35e12 },
     H200 = { f32 = 67e12, half = 989e12, bytes = 4.8e12 } }

@@ -74,7 +74,7 @@ local STRIDES = { cross_entropy = { "logits" }, cross_entropy_dx = { "logits", "
 local OF_PRODUCTS = { linear = { "y" }, linear_in_out = { "y" }, linear_dx = { "dy" }, linear_in_out_dx = { "dy" },
     linear_dw = { "dy" }, linear_in_out_dw = { "dy" } }
 
---- What passes/strides.lua asks about a node. What stands behind a product reads other values as long as its result.
+--- Asked by passes/strides.lua about a node. Statements behind a product read other values as long as its result.
 function tensor.strides(config)
     return function(node, op)
         local names = OF_PRODUCTS[node.op]
