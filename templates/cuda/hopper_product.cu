@@ -1,5 +1,23 @@
 // hopper_product: products for sm_90a. Blocks stay and share the slices of all tiles in equal runs.
 
+//@ strips(type, half)
+enum {
+    GA_STRIP = 32, /* columns that a warp takes through shared memory at once */
+    GA_SCRATCH = 16 * (GA_STRIP + 8)
+};
+
+/* Calls put(i, j, value) for each eight neighbours of the sums of a warp, whose rows begin with i0. */
+template <int EIGHTS, typename PUT>
+GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[EIGHTS][4], int i0, int lane, PUT put) {
+#pragma unroll
+    for (int c = 0; c < EIGHTS * 8 / GA_STRIP; c++) {
+        float strip[GA_STRIP / 8][4];
+#pragma unroll
+        for (int v = 0; v < GA_STRIP / 2; v++) strip[v / 4][v % 4] = sum[c * (GA_STRIP / 8) + v / 4][v % 4];
+        ga_strip_store<GA_STRIP>(scratch, strip, i0, c * GA_STRIP, lane, put);
+    }
+}
+
 //@ runs(type, half)
 /* -- a product of sm_90a. A slice of a tile is 64 terms deep. All slices of all tiles are one line, tile by tile, and
  * each of BLOCKS blocks has an equal run of it. Its first warpgroup copies slices into a ring, two others multiply: each
@@ -11,9 +29,7 @@ enum {
     GA_DEEP = 64,         /* terms of a slice: rows of 128 bytes, or panels of 64 rows of 64 neighbours */
     GA_PANEL = 64 * 128,  /* bytes */
     GA_TALL = 128, GA_WIDE = 256,
-    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128,
-    GA_STRIP = 32,        /* columns that a warp takes through shared memory at once */
-    GA_SCRATCH = 16 * (GA_STRIP + 8)
+    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128
 };
 
 template <int M, int N, int K, int BLOCKS> struct ga_run {
@@ -75,18 +91,6 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
     }
     ga_group_wait<0>();
     if (speaks) ga_gate_arrive(empty + (n - 1) % GA_RING);
-}
-
-/* Calls put(i, j, value) for each eight neighbours of the sums of a warp, whose rows begin with i0. */
-template <typename PUT>
-GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[32][4], int i0, int lane, PUT put) {
-#pragma unroll
-    for (int c = 0; c < GA_WIDE / GA_STRIP; c++) {
-        float strip[GA_STRIP / 8][4];
-#pragma unroll
-        for (int v = 0; v < GA_STRIP / 2; v++) strip[v / 4][v % 4] = sum[c * (GA_STRIP / 8) + v / 4][v % 4];
-        ga_strip_store<GA_STRIP>(scratch, strip, i0, c * GA_STRIP, lane, put);
-    }
 }
 
 /* The work of the other two: the sums of each tile of the run, then store(i, j, value), or a part. */

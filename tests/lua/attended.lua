@@ -44,4 +44,35 @@ init      { { "*", uniform = 0.9 } }
 ]]):format(file, attended.ROWS, table.concat(outputs, ",\n        "), attended.CLASSES, rest)
 end
 
+-- Row 1 sees all keys, row 2 some, row 3 none.
+local function visible(r, j) return r == 1 or r == 2 and j * j % 5 < 3 end
+
+-- The attention of case i, of linear layers q1, k1, v1, or qkv1.
+local function attention(i, o)
+    local S, kv_heads = o.S or o.T, o.kv_heads or o.heads
+    local width, kv_width = o.heads * o.d, kv_heads * o.d
+    local options = ("heads = %d, kv_heads = %d, causal = %s, dropout = %g"):format(o.heads, kv_heads,
+        tostring(o.causal or false), o.dropout or 0)
+    if o.packed then
+        return ('attend { %s } (of("qkv%d", %d, %d))'):format(options, i, o.T, width + 2 * kv_width)
+    end
+    return ('attend { %s } (of("q%d", %d, %d), of("k%d", %d, %d), of("v%d", %d, %d)%s)'):format(options, i, o.T, width,
+        i, S, kv_width, i, S, kv_width, o.mask and ", batch.mask" .. S or "")
+end
+
+--- Builds a model whose logits are a sum over the cases: { T =, S =, heads =, kv_heads =, d =, packed =, causal =, mask =,
+--- dropout = }. options: of gagen.
+function attended.build(t, programs, name, cases, precision, target, options)
+    local outputs, masks = {}, {}
+    for i, case in ipairs(cases) do
+        outputs[i] = attention(i, case)
+        if case.mask then masks[#masks + 1] = { keys = case.S or case.T, visible = visible } end
+    end
+    local file = name .. ".safetensors"
+    t.write(programs.folder() .. "/data/" .. file, attended.data(t, "F32", masks))
+    return programs.build(("%s_%s_%s"):format(name, precision, target:gsub("%W", "")),
+        attended.spec(file, outputs, ('precision "%s"\ntrain     { updates = 2, seed = 3 }\ntarget    %s')
+            :format(precision, target)), options and { options = options })
+end
+
 return attended

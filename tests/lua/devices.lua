@@ -60,6 +60,27 @@ function devices.ordered(seed)
     return { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
 end
 
+--- Settings of a run in which each twin is taken that compares right.
+function devices.forced(settings)
+    local list = { "GAGEN_TWINS=all" }
+    return table.move(settings or {}, 1, #(settings or {}), 2, list)
+end
+
+--- A copy of gagen's scripts in which all kernels that may have twins have them, of at most three blocks.
+function devices.small_twins(t, programs)
+    local dev = t.root .. "/" .. programs.folder() .. "/hopper_dev"
+    t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
+    local text = host.read "gen/emit/targets/cuda/hopper.lua"
+    for from, to in next, { ["local LEAST = 1e9"] = "local LEAST = 1",
+        ["local BLOCKS, FEW = 132, 4"] = "local BLOCKS, FEW = 3, 1" } do
+        local count
+        text, count = text:gsub(from, to)
+        t.equal(count, 1)
+    end
+    t.write(dev .. "/gen/emit/targets/cuda/hopper.lua", text)
+    return dev
+end
+
 -- The folder of the dump of a run with these options, and the losses of its updates.
 local function trained(t, programs, p, o)
     local folder, losses = t.temp(), {}
