@@ -66,13 +66,14 @@ function devices.forced(settings)
     return table.move(settings or {}, 1, #(settings or {}), 2, list)
 end
 
---- A copy of gagen's scripts in which all kernels that may have twins have them, of at most three blocks.
-function devices.small_twins(t, programs)
-    local dev = t.root .. "/" .. programs.folder() .. "/hopper_dev"
+--- A copy of gagen's scripts in which all kernels that may have twins have them, of at most `blocks` (3) blocks.
+function devices.small_twins(t, programs, blocks)
+    blocks = blocks or 3
+    local dev = ("%s/%s/hopper_dev_%d"):format(t.root, programs.folder(), blocks)
     t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
     local text = host.read "gen/emit/targets/cuda/hopper.lua"
     for from, to in next, { ["local LEAST = 1e9"] = "local LEAST = 1",
-        ["local BLOCKS, FEW = 132, 4"] = "local BLOCKS, FEW = 3, 1" } do
+        ["local BLOCKS, FEW = 132, 4"] = ("local BLOCKS, FEW = %d, 1"):format(blocks) } do
         local count
         text, count = text:gsub(from, to)
         t.equal(count, 1)
