@@ -295,11 +295,11 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
         return (int)($(visible.stop));
     };
     if (threadIdx.x < 128) {
-        ga_registers_less<24>();
+        ga_registers_less<40>();
         if (threadIdx.x == 0) ga_heads_copy<D, HEADS, GROUP, line>(m, query_boxes, key_boxes, value_boxes, stop_of);
         return;
     }
-    ga_registers_more<240>();
+    ga_registers_more<232>();
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, group = warp / 4, own = warp * 16;
     const bool speaks = threadIdx.x % 128 == 0;
     const float scale = $(softmax.scale) * GA_LOG2_E;

@@ -24,7 +24,7 @@ end
 
 -- An input as a linear layer of the whole row, or of each position from four numbers: that has few weights.
 local WIDE = "reshape { T, width } (linear(name) { T * width } (batch.input))"
-local NARROW = 'linear(name) { width } (reshape { T, 4 } (linear(name .. "_4") { T * 4 } (batch.input)))'
+local NARROW = 'linear(name) { width, bias = false } (reshape { T, 4 } (linear(name .. "_4") { T * 4 } (batch.input)))'
 
 --- A spec whose logits are a sum over `outputs`, tensors of the rows of the batch in the words of specs; of(name,
 --- positions, width) in them is an input. file: the data's name; rest: precision, updates, target; narrow: whether
