@@ -28,7 +28,7 @@ local NARROW = 'linear(name) { width, bias = false } (reshape { T, 4 } (linear(n
 
 --- A spec whose logits are a sum over `outputs`, tensors of the rows of the batch in the words of specs; of(name,
 --- positions, width) in them is an input. file: the data's name; rest: precision, updates, target; narrow: whether
---- inputs and outputs have few weights.
+--- inputs have few weights.
 function attended.spec(file, outputs, rest, narrow)
     return ([[
 data      { "tensors", train = "%s", target = "class" }
@@ -37,7 +37,7 @@ model     (function(batch)
     local function of(name, T, width) return %s end
     local sum
     for i, y in ipairs { %s } do
-        local part = linear("out" .. i) { %d } (flatten {} (%s))
+        local part = linear("out" .. i) { %d } (flatten {} (y))
         sum = sum and sum + part or part
     end
     return sum * 0.02
@@ -46,8 +46,7 @@ loss      "cross_entropy"
 optimizer { "sgd", lr = 0.1 }
 init      { { "*", uniform = 0.9 } }
 %s
-]]):format(file, attended.ROWS, narrow and NARROW or WIDE, table.concat(outputs, ",\n        "), attended.CLASSES,
-        narrow and 'linear("y" .. i) { 4 } (y)' or "y", rest)
+]]):format(file, attended.ROWS, narrow and NARROW or WIDE, table.concat(outputs, ",\n        "), attended.CLASSES, rest)
 end
 
 -- Row 1 sees all keys, row 2 some, row 3 none.

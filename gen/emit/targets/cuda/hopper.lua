@@ -153,15 +153,13 @@ local function head_operands(node)
 end
 
 --- The twin of attention, flops operations, whose template has these arguments; nil if it has none: a small one, other
---- heads than of 64 or 128 elements, those of 128 with draws, whose registers do not suffice, fewer queries or keys than half a tile, a mask whose rows begin elsewhere than at
---- whole chunks, or one of a program for other devices.
+--- heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer queries or keys than half
+--- a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for other devices.
 function hopper.attention(kernel, flops, arguments)
     local node = kernel.node
     local s, a = node.size, node.attrs
     local d = a.d
-    if not runs_here(kernel) or flops < LEAST or d ~= 64 and (d ~= 128 or node.ins.micro) then
-        return nil
-    end
+    if not runs_here(kernel) or flops < LEAST or d ~= 64 and (d ~= 128 or node.ins.micro) then return nil end
     if math.min(s.T, s.S) < QUERIES // 2 or node.ins.mask and s.S % 4 > 0 then return nil end
     local heads, slice = s.B * a.heads, 2 * KEYS * d
     local at_once = math.max(1, CACHE // (4 * s.S * d)) * (a.heads // a.kv_heads)
