@@ -83,17 +83,18 @@ train      { updates = 8, seed = 4 }
     if t.all then same_as_c(t, "cuda_few_odd", spec(7, { 70, 1030 }, ""), 1e-4) end
 end)
 
--- Rows of classes that begin inside of neighbours that are moved at once.
+-- Rows of classes that begin inside of neighbours that are moved at once: losses, their gradients, and hits.
 add("losses of rows that begin anywhere equal the C target", function(t)
     local function spec(classes, loss, more)
         return ([[
-data       { "csv", train = "tiny.csv", target = "last" }
+data       { "csv", train = "tiny.csv", target = "last", split = { fold = 1, of = 5 } }
 batch      (5)
 accumulate (2)
 model      { linear "a" { 9 }, tanh {}, linear "c" { %d } }
 loss       %s
-optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+optimizer  { "sgd", lr = 1, momentum = 0.5 }
 train      { updates = 8, seed = 4 }
+eval       { every = 1, metrics = { "loss", "accuracy", "top5" } }
 %s]]):format(classes, loss, more)
     end
     same_as_c(t, "cuda_classes64", spec(301, '{ "cross_entropy", label_smoothing = 0.2 }', F64), 1e-11)
