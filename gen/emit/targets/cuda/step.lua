@@ -410,7 +410,7 @@ local function step_text(g, config, context, header)
         { "graphs", { play_cases = play, micro_cases = micro } },
         host_part(g, context), { "transfers", { parallel = ranks, hosted = hosted } },
         { "starts", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
-        { hosted and "hosted_cycle" or "cycle", { name = name } }, { "micro_step", { name = name } },
+        { "cycle", { name = name, hosted = hosted } }, { "micro_step", { name = name } },
         { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
         averages(g, config, context),
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
