@@ -24,12 +24,12 @@ local plan = {}
 
 local PAGE = 4096
 
--- What the loader keeps of a micro-batch beside its rows.
+-- Bytes that the loader keeps of a micro-batch beside its rows.
 local SLOT = 64
 
 local function pages(bytes) return (bytes + PAGE - 1) // PAGE * PAGE end
 
--- What the runtime's own objects need: team, communicator, log and checkpoint tables.
+-- Bytes of the runtime's own objects: team, communicator, log and checkpoint tables.
 local RUNTIME = 512 * 1024
 
 local function runtime_bytes(g)

@@ -177,7 +177,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         header("kernels.cu", "one kernel per function; compiled for the device at start"),
         context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
         constants(g, config),
-        "/* What an update needs beside the gradient, as model.h has it. */",
+        "/* Numbers of an update beside the gradient, as model.h has them. */",
         "typedef struct alignas(16) step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
