@@ -95,7 +95,7 @@ op "attend_dx" {
     omit = function(n, name) return name ~= "dq" and not n.ins.key end,
     cost = function(n)
         return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
-            elements = 2 * (elements(n) + n.size.B * n.size.T * (n.size.W + n.size.H)) }
+            elements = 2 * elements(n) + n.size.B * n.size.T * (n.size.W + 2 * n.size.H) }
     end,
     lower = "attention", rounds = true, half = "dy query key value",
 }
