@@ -133,7 +133,7 @@ end
 local QUERIES, KEYS, RING = 128, 128, 4
 
 -- Bytes of keys and values of heads whose tiles follow each other: half of the cache of an H100 or H200.
-local CACHE = 24 * 2 ^ 20 // 1
+local CACHE = 24 << 20
 
 -- An operand of attention: `heads` heads from an element of each row of a parameter on.
 local function head_rows(name, of, first, heads, node, positions, stride)
