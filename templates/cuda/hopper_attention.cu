@@ -91,7 +91,7 @@ GA_DEVICE void ga_heads_copy(const ga_head_memory<D> &m, const ga_boxes &q, cons
 }
 
 //@ products(type, half)
-/* What is done with these registers is done before here, or behind it. */
+/* Uses of these registers before here are over; those behind see what products left there. */
 template <int N> GA_DEVICE void ga_settle(float (&d)[N][4]) {
 #pragma unroll
     for (int v = 0; v < N; v++)
@@ -153,4 +153,74 @@ GA_DEVICE void ga_keys_seen(ga_uint32 (&seen)[2], const int *mask, int n, int la
     for (int e = 0; e < 4; e++) lanes[e] = __ballot_sync(GA_ALL_LANES, own.at[e] != 0);
 #pragma unroll
     for (int e = 0; e < 2; e++) seen[e] = (lane % 2 ? lanes[e + 2] : lanes[e]) >> lane % 4 / 2;
+}
+
+//@ attend_boxes(fn, params, shape, tile, visible, softmax, dropout)
+/* $fn for sm_90a: blocks stay and go along the tiles of all heads. While the scores of a step are computed, the values of
+ * the step before are added up; exponentials of one warpgroup run beside products of the other. */
+GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { KEYS = GA_HEAD_KEYS, TILES = (T + GA_HEAD_TALL - 1) / GA_HEAD_TALL };
+//% if shape.S then
+    enum { S = $(shape.S) };  // keys; T: queries
+//% end
+    typedef ga_head_line<TILES, B * HEADS, $(tile.at_once)> line;
+    extern __shared__ __align__(128) ga_byte shared[];
+    const ga_head_memory<D> m = ga_head_open<D>(shared + (-ga_shared(shared) & 1023));
+    auto stop_of = [](int i0) {
+        const int n = i0 + GA_HEAD_TALL < T ? (int)GA_HEAD_TALL : T - i0;
+        (void)i0, (void)n;
+        return (int)($(visible.stop));
+    };
+    if (threadIdx.x < 128) {
+        ga_registers_less<40>();
+        if (threadIdx.x == 0) ga_heads_copy<D, HEADS, GROUP, line>(m, query_boxes, key_boxes, value_boxes, stop_of);
+        return;
+    }
+    ga_registers_more<232>();
+    const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, group = warp / 4, own = warp * 16;
+    const bool speaks = threadIdx.x % 128 == 0;
+    const float scale = $(softmax.scale) * GA_LOG2_E;
+    for (int round = 0, n = 0, tile, head; line::at(round, tile, head); round++) {
+        const int i0 = tile * GA_HEAD_TALL, h = head % HEADS, stop = stop_of(i0);
+        const ga_int64 row = (ga_int64)(head / HEADS) * T;  // the first of the sequence
+//% if dropout then
+        const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+//% end
+        float score[1][KEYS / 8][4], sum[1][D / 8][4] = {}, total[1][2] = {}, largest[1][2];
+        largest[0][0] = largest[0][1] = -ga_infinity((real)0);
+        ga_gate_wait(m.asked, round & 1);
+        for (int j0 = 0; j0 < stop; j0 += KEYS, n += 2) {
+//% if tile.mask then
+            ga_uint32 seen[2];
+            ga_keys_seen(seen, mask + row / T * $(shape.keys) + j0, $(shape.keys) - j0, lane);
+//% end
+            ga_head_scores(score[0], m, group, n);
+            ga_head_wait(score[0], sum[0]);
+            if (speaks) ga_gate_arrive(m.empty + n % GA_HEAD_RING * 2);
+            if (speaks && j0 > 0) ga_gate_arrive(m.empty + (n - 1) % GA_HEAD_RING * 2);
+            if (speaks && j0 + KEYS >= stop) ga_gate_arrive(m.answered);
+            if ($(visible.edge))
+                ga_each_score<1, KEYS>(lane, [&](int u, int v, int e, int down, int across) {
+                    const int i = i0 + own + down, j = j0 + across;
+                    if ($(visible.hidden)) score[u][v][e] = -ga_infinity((real)0);
+                });
+            ga_softmax_step(score, sum, largest, total, scale);
+//% if dropout then
+            ga_each_score<1, KEYS>(lane, [&](int u, int v, int e, int down, int across) {
+                const int i = i0 + own + down, j = j0 + across;
+                score[u][v][e] *= ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+            });
+//% end
+            ga_head_sums(sum[0], score[0], m, n + 1);
+        }
+        ga_head_wait(score[0], sum[0]);
+        if (speaks) ga_gate_arrive(m.empty + (n - 1) % GA_HEAD_RING * 2);
+        ga_softmax_end(sum, largest, total, $(softmax.scale), lane, [&](int down, float x) {
+            if (i0 + own + down < T) lse[row * HEADS + h * T + i0 + own + down] = x;
+        });
+        ga_group_store(m.scratch + warp * GA_SCRATCH, sum[0], own, lane, [&](int i, int c, float (&value)[8]) {
+            if (i0 + i < T) ga_put8<true>(y + ((row + i0 + i) * HEADS + h) * D + c, value, 8);
+        });
+    }
 }

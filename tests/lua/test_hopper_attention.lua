@@ -22,7 +22,7 @@ local CASES = {
     { "large heads, causal", T = 65, heads = 1, d = 128, causal = true, packed = true },
 }
 
--- What `make test` has of them.
+-- Those of `make test`.
 local function some(t) return t.all and CASES or { CASES[1], CASES[2], CASES[3] } end
 
 local function build(t, programs, name, cases, precision, target, blocks)

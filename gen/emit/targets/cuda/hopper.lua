@@ -51,7 +51,7 @@ local function matrix(parameter, operand, extent, terms, own)
         box_rows = operand.turned and DEEP or own }
 end
 
--- What a comparison gives for integers: a mask of keys that are all seen, else zeros.
+-- The integers of a comparison, by parameter: a mask of keys that are all seen, else zeros.
 local INTEGERS = { mask = "ONES" }
 
 local KIND = { bf16 = "HALF", f16 = "HALF", f32 = "REAL" }
@@ -167,7 +167,7 @@ function hopper.attention(kernel, flops, arguments)
     list.tile = { at_once = math.min(at_once, heads), mask = node.ins.mask ~= nil }
     return { blocks = math.min(BLOCKS, heads * ceil(s.T, QUERIES)), tiles = 0, rounds = true,
         shared = 1024 + (1 + RING) * slice + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8, boxes = head_operands(node),
-        made = all_made(kernel, node), helpers = OF_ATTENTION, file = "cuda/attention.cu", block = "attend_boxes",
+        made = all_made(kernel, node), helpers = OF_ATTENTION, file = "cuda/hopper_attention.cu", block = "attend_boxes",
         arguments = list }
 end
 
