@@ -74,7 +74,7 @@ void dev_group_fence(void);
 void dev_group_commit(void);
 void dev_group_wait(int groups);
 void dev_group_registers(int count);
-// What a product of a warpgroup multiplies: a by its descriptor, or in registers; half: 0 bf16, 1 f16.
+// The factors of a product of a warpgroup: a by its descriptor, or in registers; half: 0 bf16, 1 f16.
 struct dev_group_factors {
     unsigned long long a, b;
     unsigned wide;  // columns
