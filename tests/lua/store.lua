@@ -9,8 +9,10 @@ return function(t)
         error(("%s: status %d\n%s%s"):format(what, result.status, result.out, result.err), 0)
     end
 
-    local function version_of_compiler()
-        return t.kept("compiler", function() return t.shell("${CC:-cc} --version").out end)
+    local function versions_of_compilers()
+        return t.kept("compilers", function()
+            return t.shell(("${CC:-cc} --version; %s --version"):format(t.compiler or "true")).out
+        end)
     end
 
     -- The text of a file of an emitted program. Its comments name the spec, which each process of the tests has for
@@ -38,7 +40,7 @@ return function(t)
     --- Puts files into `folder`: the files stored for these inputs (an array of texts), or else those that make()
     --- makes there; make() returns their names.
     function store.fetch(folder, inputs, make)
-        local key = host.sha256(table.concat(inputs, "\0") .. "\0" .. version_of_compiler())
+        local key = host.sha256(table.concat(inputs, "\0") .. "\0" .. versions_of_compilers())
         local kept = base .. "/" .. key:sub(1, 32)
         assert(host.folder(base))
         t.locked(kept .. ".lock", function()
