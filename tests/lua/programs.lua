@@ -42,6 +42,32 @@ local function headers_for(t, folder)
     return " -I" .. t.root .. "/tests/include"
 end
 
+-- The compiler of a program built as `how` says, or nil for cc, and its options. Levels are options of cc; it is cc whose
+-- warnings are errors, as clang has some of its own.
+local function compiler_of(t, marches, how)
+    local compiler = not how.level and not marches.forced and t.compiler or nil
+    if compiler and compiler:find "clang" then return compiler, "-O0 -w" end
+    return compiler, marches.level(how.level) .. " -Werror"
+end
+
+-- The option of clang for the headers of the system, read once for each set of the programs' own options. With it a small
+-- program takes two thirds of the time.
+local function headers_read(t, store, folder, compiler, level)
+    local flags = host.read(folder .. "/Makefile"):match "\nFLAGS = (.-[^\\])\n":gsub("\\\n", "")
+    local header = t.root .. "/tests/include/standard.h"
+    local file = store.file({ flags, level, compiler, hash_of(t, header) }, ".pch", function(path)
+        local result = t.shell(("%s %s %s -x c-header %s -o %s"):format(compiler, flags, level, header, path))
+        assert(result.status == 0, result.err)
+    end)
+    return (" -include-pch %s/%s"):format(t.root, file)
+end
+
+-- The option of the compiler of a program, cc where it is nil, for headers that are read quickly.
+local function headers_option(t, store, folder, compiler, level)
+    if not compiler then return headers_for(t, folder) end
+    return compiler:find "clang" and headers_read(t, store, folder, compiler, level) or ""
+end
+
 local function has_mpi(t)
     return t.kept("mpi", function()
         return t.shell("mpirun --version && pkg-config --exists ompi-c").status == 0 and "yes" or "no"
@@ -205,17 +231,9 @@ return function(t)
         return t.root .. "/" .. path, content
     end
 
-    -- The compiler of a program built as `how` says, or nil for cc, and its options. Levels are options of cc; it is cc
-    -- whose warnings are errors, as clang has some of its own.
-    local function compiler_of(how)
-        local compiler = not how.level and not marches.forced and t.compiler or nil
-        if compiler and compiler:find "clang" then return compiler, "-O0 -w" end
-        return compiler, marches.level(how.level) .. " -Werror"
-    end
-
     -- -B: with this PROGRAM, make does not know that `train` depends on the program's files.
     local function make_command(folder, how, headers)
-        local compiler, level = compiler_of(how)
+        local compiler, level = compiler_of(t, marches, how)
         local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. linker(t) .. (how.ldflags or ""),
             ("CFLAGS=%s%s"):format(level, headers), how.only or "train" }
         if how.lib then make[#make + 1] = "lib" end
@@ -228,24 +246,6 @@ return function(t)
         return make
     end
 
-    -- The option of clang for the headers of the system, read once for each set of the programs' own options. With it
-    -- a small program takes two thirds of the time.
-    local function headers_read(folder, compiler, level)
-        local flags = host.read(folder .. "/Makefile"):match "\nFLAGS = (.-[^\\])\n":gsub("\\\n", "")
-        local header = t.root .. "/tests/include/standard.h"
-        local file = store.file({ flags, level, compiler, hash_of(t, header) }, ".pch", function(path)
-            check_run(t.shell(("%s %s %s -x c-header %s -o %s"):format(compiler, flags, level, header, path)), "headers")
-        end)
-        return (" -include-pch %s/%s"):format(t.root, file)
-    end
-
-    -- The option of a program's compiler for headers that are read quickly.
-    local function headers_option(folder, how)
-        local compiler, level = compiler_of(how)
-        if not compiler then return headers_for(t, folder) end
-        return compiler:find "clang" and headers_read(folder, compiler, level) or ""
-    end
-
     local function is_made(file)
         return file == "train" or file:match "^train%-%w+$" or file == ".command" or file:match "^lib.*%.a$"
             or file:match "_predict$"
@@ -254,7 +254,7 @@ return function(t)
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
     -- which takes three quarters of the time.
     local function compile(name, folder, how)
-        local make = make_command(folder, how, headers_option(folder, how))
+        local make = make_command(folder, how, headers_option(t, store, folder, compiler_of(t, marches, how)))
         local inputs = { table.concat(make, " ", 6), store.sources(folder, how.probe) }
         local sources, content = runtime_object(folder)
         inputs[3] = content
