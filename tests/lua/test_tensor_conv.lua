@@ -343,12 +343,12 @@ local function resnet(t, programs, precision, target)
     return programs.build(("tensor_resnet_%s_%s"):format(precision, target), text .. ([[
 data       { "cifar10", train = "tensor_conv.bin", shuffle = false, scale = 1/128 }
 batch      (2)
-accumulate (2)
+accumulate (%d)
 optimizer  { "sgd", lr = 0.01, momentum = 0.9 }
 train      { updates = 2, seed = 1 }
 precision  "%s"
 target     "%s"
-]]):format(precision, target))
+]]):format(t.all and 2 or 1, precision, target))
 end
 
 -- Behind so many layers a rounding changes much, so the C target in f32 says what is right: the device is as near to it
