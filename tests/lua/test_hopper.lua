@@ -114,7 +114,7 @@ for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gp
         local p = build(t, programs, name, precision, "cuda")
         local _, count = host.read(p.folder .. "/launch.c"):gsub("= {%.name = ", "")
         assert(count >= twins, count)
-        local found, lines, hash = run(t, programs, p, environment(forced(devices.checked(1))))
+        local found, lines, hash = run(t, programs, p, environment(forced(devices.light(t, 1))))
         assert(not lines:find("sm_90a", 1, true), lines)      -- none was refused
         t.equal(#hash, 64)
         local oracle = programs.dump(build(t, programs, name, precision, "c"), { "--cycles", 1 })
@@ -166,7 +166,7 @@ end
 
 add("found: each wait, arrival, fence, commit and barrier left out", function(t)
     local text = small_kernels(t)
-    local count = devices.each_left_out(text, parts_of(text), CALLS, function(changed, switch)
+    local count = devices.each_left_out(t, text, parts_of(text), CALLS, function(changed, switch)
         local settings = forced(devices.checked(1))
         settings[#settings + 1] = switch
         return edited(t, changed, settings)
