@@ -74,10 +74,11 @@ template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int TALL, int WIDE2, type
 GA_DEVICE void conv_tile_store(ga_byte *ring, const float (&sum)[TALL][WIDE2][4], STORE store) {
     enum { WIDTH = COLUMNS / ACROSS };
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
+    const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH;
     float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
-#pragma unroll
-    for (int u = 0; u < TALL; u++)
-        ga_strip_store<WIDTH>(scratch, sum[u], warp % DOWN * (ROWS / DOWN) + u * 16, warp / DOWN * WIDTH, lane, store);
+    ga_strips_store<WIDTH>(scratch, sum, lane, [&](int u, int row, int column, float (&value)[8]) {
+        store(wi + u * 16 + row, wj + column, value);
+    });
 }
 
 /* Averages of the columns of a tile over its rows, as they are rounded, and the sums of the squared distances from these:

@@ -60,9 +60,8 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
             put((OF == GA_OF_A ? i0 : j0) + i, total);
         });
     float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
-#pragma unroll
-    for (int u = 0; u < TALL; u++)
-        ga_strip_store<WIDTH>(scratch, sum[u], i0 + wi + u * 16, j0 + wj, lane, [&](int i, int j, float (&value)[8]) {
-            if (i < M && j < N) store(i, j, value);
-        });
+    ga_strips_store<WIDTH>(scratch, sum, lane, [&](int u, int row, int column, float (&value)[8]) {
+        const int i = i0 + wi + u * 16 + row, j = j0 + wj + column;
+        if (i < M && j < N) store(i, j, value);
+    });
 }

@@ -140,13 +140,13 @@ local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();",
     "if %([^\n]*speaks%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%d>%(%);",
     "__syncthreads%(%);", "__syncwarp%(%);" }
 
--- The parts of a text that are ga_strip_store and all functions of hopper_product.cu.
+-- The parts of a text that are ga_strips_store and all functions of hopper_product.cu.
 local function parts_of(text)
     local function part(first, last)
         local from = assert(text:find(first, 1, true))
         return { from, (assert(text:find(last, from, true))) }
     end
-    return { part("GA_DEVICE void ga_strip_store", "\n}"), part("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum") }
+    return { part("GA_DEVICE void ga_strips_store", "\n}"), part("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum") }
 end
 
 -- A run of the small program with this text of kernels and these settings.
