@@ -88,6 +88,7 @@ GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2]
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES, c = threadIdx.x;
     const int first = warp / DOWN * (COLUMNS / ACROSS) + lane % 4 * 2;
     float middle[WIDE2][2] = {};
+#pragma unroll 1
     for (int squares = 0; squares < 2; squares++) {
         float own[WIDE2][2] = {};
 #pragma unroll

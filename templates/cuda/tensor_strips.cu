@@ -18,7 +18,7 @@ GA_DEVICE void ga_strips_store(float *scratch, const float (&sum)[COUNT][WIDTH /
             *(float2 *)(at + 8 * STRIDE) = make_float2(four[2], four[3]);
         }
         __syncwarp();
-#pragma unroll
+#pragma unroll 2
         for (int s = lane; s < 16 * WIDTH / 8; s += GA_LANES) {
             const int row = s / (WIDTH / 8), column = s % (WIDTH / 8) * 8;
             const float4 *at = (const float4 *)(scratch + row * STRIDE + column);
