@@ -53,6 +53,7 @@ template <int TALL, int WIDE, bool TURNED, typename BEGIN>
 GA_DEVICE void conv_ring_product(float (&sum)[TALL][2 * WIDE][4], ga_byte *ring, int stage, int a_bytes, int slices,
                                  int wi, int wj, BEGIN begin) {
     auto place_of = [&](int slice) { return ring + slice % GA_STAGES * stage; };
+#pragma unroll 1
     for (int s = 0; s < GA_STAGES - 1; s++) {
         if (s < slices) begin(s, place_of(s));
         ga_copy_commit();

@@ -39,6 +39,7 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
     enum { SUMMED = OF == GA_OF_A ? ROWS : COLUMNS };
     const bool has_sums = OF == GA_OF_A ? j0 == 0 : OF == GA_OF_B && i0 == 0;
     float sum[TALL][WIDTH / 8][4] = {}, terms[8] = {};
+#pragma unroll 1
     for (int s = 0; s < GA_STAGES - 1; s++) {
         if (s < slices) begin(s), end(s);
         ga_copy_commit();
