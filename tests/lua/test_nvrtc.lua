@@ -121,8 +121,8 @@ for i, spec in ipairs(shipped.list) do
     end)
 end
 
--- What NVRTC takes at a start with an empty cache, in the parts and threads of a start, on two cores. The log has the
--- seconds; nothing depends on them. The goals are 3 s for gpt2_124m and 4 s for ResNet-18.
+-- The log has the seconds that NVRTC takes at a start with an empty cache, in its parts and threads, on two cores;
+-- nothing depends on them. The goals are 3 s for gpt2_124m and 4 s for ResNet-18.
 for name, folder in ordered.each { gpt2_124m = "gpt2tokens", resnet18_cifar10 = "cifar-10-batches-bin" } do
     add(name .. " in bf16: the log has the seconds of NVRTC at a start on two cores", function(t)
         t.long()
