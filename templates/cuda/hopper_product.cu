@@ -80,13 +80,10 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
 /* Calls put(i, j, value) for each eight neighbours of the sums of a warp, whose rows begin with i0. */
 template <typename PUT>
 GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[32][4], int i0, int lane, PUT put) {
-#pragma unroll
-    for (int c = 0; c < GA_WIDE / GA_STRIP; c++) {
-        float strip[GA_STRIP / 8][4];
-#pragma unroll
-        for (int v = 0; v < GA_STRIP / 2; v++) strip[v / 4][v % 4] = sum[c * (GA_STRIP / 8) + v / 4][v % 4];
-        ga_strip_store<GA_STRIP>(scratch, strip, i0, c * GA_STRIP, lane, put);
-    }
+    ga_strips_store<GA_STRIP>(scratch, (const float (&)[GA_WIDE / GA_STRIP][GA_STRIP / 8][4])sum, lane,
+                              [&](int c, int row, int column, float (&value)[8]) {
+                                  put(i0 + row, c * GA_STRIP + column, value);
+                              });
 }
 
 /* The work of the other two: the sums of each tile of the run, then store(i, j, value), or a part. */

@@ -140,13 +140,13 @@ local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();",
     "if %([^\n]*speaks%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%d>%(%);",
     "__syncthreads%(%);", "__syncwarp%(%);" }
 
--- The parts of a text that are ga_strip_store and all functions of hopper_product.cu.
+-- The parts of a text that are ga_strips_store and all functions of hopper_product.cu.
 local function parts_of(text)
     local function part(first, last)
         local from = assert(text:find(first, 1, true))
         return { from, (assert(text:find(last, from, true))) }
     end
-    return { part("GA_DEVICE void ga_strip_store", "\n}"), part("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum") }
+    return { part("GA_DEVICE void ga_strips_store", "\n}"), part("GA_DEVICE void ga_run_copy", "GA_DEVICE void ga_parts_sum") }
 end
 
 -- A run of the small program with this text of kernels and these settings.
@@ -200,7 +200,7 @@ end)
 -- === the choice ==================================================================================
 
 add("a twin with wrong results is not taken, and a line says so", function(t)
-    local text, count = small_kernels(t):gsub("strip%[v / 4%]%[v %% 4%] = sum", "strip[v / 4][v %% 4] = 1.01f * sum")
+    local text, count = small_kernels(t):gsub("put%(i0 %+ row, ", "value[0] *= 1.01f, %0")
     t.equal(count, 1)
     local programs, environment = devices.open(t)
     local p = build(t, programs, "small", "bf16", "cuda")

@@ -239,7 +239,7 @@ end
 
 add("found: each barrier, wait and commit of a product left out", function(t)
     local text = kernels_of(t, "small")
-    local first = math.min(text:find("GA_DEVICE void ga_strip_store", 1, true),
+    local first = math.min(text:find("GA_DEVICE void ga_strips_store", 1, true),
         (text:find("GA_DEVICE void ga_sums_store", 1, true)))
     local last = text:find("\n}", text:find("GA_DEVICE void ga_tensor_product", 1, true), true)
     local calls = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);", "__syncwarp%(%);" }
