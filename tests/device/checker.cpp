@@ -293,6 +293,8 @@ template <Kind kind> NEVER_INLINE void check_elsewhere(uintptr_t address, size_t
         return check_cells<false, kind>(dynamic_area, offset, bytes, running_now, counter);
     }
     offset = address - fixed_area.begin;
+    if (offset < fixed_area.bytes && blocks_at_once() > 1)
+        fail_access("cluster", "a __shared__ array, which is one for all blocks of a cluster here,", counter);
     if (offset < fixed_area.bytes)
         return check_cells<false, kind>(fixed_area, offset, bytes, running_now, counter);
     if (Area *g = allocated_area(address, bytes))
@@ -390,6 +392,7 @@ void check_launch() {
         c.fixed_bytes = fixed;
     }
     fixed_area = area_of((uintptr_t)s.module->shared_begin, fixed, c.fixed);
+    if (blocks_at_once() > 1) memset(fixed_area.room, 0, sizeof fixed_area.room);
 }
 
 void check_block(unsigned block) {

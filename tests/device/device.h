@@ -144,7 +144,7 @@ void enter_block(unsigned block);
 bool has_block(unsigned block);          // it is there and has threads that have not ended
 char *shared_of(unsigned block);         // its dynamic shared memory
 unsigned block_of(unsigned thread);
-unsigned threads_at_once();              // of all blocks that run at the same time
+unsigned blocks_at_once(), threads_at_once();  // those that run at the same time
 std::string where();  // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing outside of a kernel
 extern Module *loading;
 

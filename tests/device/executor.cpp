@@ -333,6 +333,10 @@ unsigned block_of(unsigned thread) {
     return x.fibers[thread].block;
 }
 
+unsigned blocks_at_once() {
+    return x.block_count;
+}
+
 unsigned threads_at_once() {
     return x.all;
 }
