@@ -29,7 +29,8 @@ function rates.peaks(name) return PEAKS[name:match "H[12]00"] end
 --- The rates for a type of real numbers, as a profile has them, with the time that a call adds.
 function rates.of(real)
     return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin,
-        cluster_flops = RATES.cluster, bytes = RATES.bytes, link_bytes = RATES.link, call_us = RATES.call_us, like = "a device like an H200" }
+        cluster_flops = RATES.cluster, bytes = RATES.bytes, link_bytes = RATES.link, call_us = RATES.call_us,
+        like = "a device like an H200" }
 end
 
 return rates
