@@ -137,8 +137,8 @@ void run_launch(const Launch &launch);
 abandon_launch();     // called by a kernel's access: ends the launch
 void wait_for_object();  // the running thread waits until objects in shared memory change, and looks again
 void wake_objects();
-// Blocks of a cluster, by their numbers in it. What a thread does, it does in the present block: its own one, unless
-// it has entered another.
+// Blocks of a cluster, by their numbers in it. The present block is that of the running thread, or one that it has
+// entered.
 unsigned present_block();
 void enter_block(unsigned block);
 bool has_block(unsigned block);          // it is there and has threads that have not ended
