@@ -104,7 +104,7 @@ end
 add("found: each wait, arrival, fence, commit and barrier left out", function(t)
     devices.needs_library(t)
     local text = host.read(build(t, devices.open(t), "small", SMALL, "bf16", "cuda").folder .. "/kernels.cu")
-    local count = devices.each_left_out(text, parts_of(text), CALLS, function(changed, switch)
+    local count = devices.each_left_out(t, text, parts_of(text), CALLS, function(changed, switch)
         local settings = devices.forced(devices.checked(1))
         settings[#settings + 1] = switch
         return edited(t, changed, settings)

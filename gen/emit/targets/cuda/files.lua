@@ -132,7 +132,8 @@ function cuda_files.sizes(config, context)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
         twins > 0 and ("TWINS = %d, /* kernels with another one for sm_90a */"):format(twins) or nil,
-        twins > 0 and ("PARTS_BYTES = %d, /* of parts of their results */"):format(hopper.parts_bytes(context.kernels)) or nil }
+        twins > 0 and ("PARTS_BYTES = %d, /* of parts of their results */")
+            :format(hopper.parts_bytes(context.kernels)) or nil }
 end
 
 --- More arguments of model.c.

@@ -21,6 +21,9 @@ local LEAST = 1e9
 -- as bits depend on their number. A run has at least FEW slices, since parts cost as much as some.
 local BLOCKS, FEW = 132, 4
 
+-- Blocks of a cluster: they have tiles below each other and share the columns of B.
+local CLUSTER = 2
+
 -- A ring of four slices that begins at a multiple of 1024 bytes, the strips of eight warps, eight gates. Were the
 -- alignment that of the array, NVRTC would enlarge the shared memory of all other kernels, too.
 local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
@@ -29,16 +32,19 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
-local function blocks_of(g)
-    return math.max(1, math.min(BLOCKS, ceil(g.M, TALL) * ceil(g.N, WIDE) * ceil(g.K, DEEP) // FEW))
+-- How a product is cut: blocks of a cluster, clusters, piles of tiles, slices of each (hopper_product.cu). A product of
+-- one row of tiles has nothing to share.
+local function cut(g)
+    local cluster = g.M > TALL and CLUSTER or 1
+    local piles, slices = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP)
+    return { cluster = cluster, piles = piles, slices = slices,
+        clusters = math.max(1, math.min(BLOCKS // cluster, piles * slices // FEW)) }
 end
 
--- Whether runs of slices end within tiles, so that some tiles come in parts.
-local function has_parts(g)
-    local slices, blocks = ceil(g.K, DEEP), blocks_of(g)
-    local all = ceil(g.M, TALL) * ceil(g.N, WIDE) * slices
-    for block = 1, blocks - 1 do
-        if all * block // blocks % slices > 0 then return true end
+-- Whether runs of slices end within piles, so that some tiles come in parts.
+local function has_parts(c)
+    for run = 1, c.clusters - 1 do
+        if c.piles * c.slices * run // c.clusters % c.slices > 0 then return true end
     end
     return false
 end
@@ -101,14 +107,15 @@ local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 
 -- The functions that twins of each kind call, besides those that all do.
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
-local OF_PRODUCTS = { "hopper_product runs", "hopper_product sums", "hopper_product products", "hopper_product totals" }
+local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product sums", "hopper_product products",
+    "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local COMPARE = { "hopper_compare compare" }
 
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
 --- kernel's launch; nil if it has none: a small one, one whose rows are no whole chunks, or one of a program for other
 --- devices. Fields of a twin:
----   blocks, shared, threads  of its launch
+---   blocks, shared           of its launch; cluster: blocks of a cluster, nil: none are
 ---   boxes                    the operands that it copies by boxes: name; of: the parameter; first: an element of it;
 ---                            columns, rows, sheets, stride, box_rows
 ---   parts_bytes              memory for parts of results; nil: it takes none
@@ -120,13 +127,14 @@ function hopper.twin(g, kernel, operands, arguments)
     local a, b = operands.a, operands.b
     if not runs_here(kernel) then return nil end
     if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
-    local blocks, in_parts, sums = blocks_of(g), has_parts(g), sums_of(g, arguments.sums, operands)
-    return { blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
-        tiles = in_parts and ceil(g.M, TALL) * ceil(g.N, WIDE) or 0, sums = sums, rounds = false,
-        boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE) },
+    local c, sums = cut(g), sums_of(g, arguments.sums, operands)
+    local blocks, in_parts = c.clusters * c.cluster, has_parts(c)
+    return { cluster = c.cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
+        tiles = in_parts and c.piles * c.cluster or 0, sums = sums, rounds = false,
+        boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = OF_PRODUCTS, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { shape = arguments.shape, blocks = blocks, in_parts = in_parts, a = arguments.a, b = arguments.b,
-            c = arguments.c, behind = arguments.behind, sums = sums } }
+        arguments = { shape = arguments.shape, blocks = blocks, cluster = c.cluster, in_parts = in_parts,
+            a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind, sums = sums } }
 end
 
 -- As in hopper_attention.cu: queries of a tile, keys of a step, slices of the ring.
