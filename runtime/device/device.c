@@ -349,13 +349,15 @@ bool ga_device_has_boxes(const ga_device *d) {
 }
 
 int ga_device_boxes(ga_device *d, ga_boxes *out, const ga_matrix *m, ga_err *e) {
-    const uint64_t extents[2] = {(uint64_t)m->columns, (uint64_t)m->rows}, stride = 2 * (uint64_t)m->stride;
-    const unsigned box[2] = {(unsigned)m->box_columns, (unsigned)m->box_rows}, steps[2] = {1, 1};
+    const uint64_t extents[3] = {(uint64_t)m->columns, (uint64_t)m->rows, (uint64_t)m->sheets};
+    const uint64_t strides[2] = {2 * (uint64_t)m->stride, 2 * (uint64_t)(m->stride * m->rows)};
+    const unsigned box[3] = {(unsigned)m->box_columns, (unsigned)m->box_rows, 1}, steps[3] = {1, 1, 1};
+    const unsigned axes = m->sheets > 0 ? 3 : 2;
     const unsigned type =
         m->type == GA_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     CHECK("describing the boxes of a matrix",
-          cuTensorMapEncodeTiled((CUtensorMap *)out, type, 2, (void *)(uintptr_t)m->at, extents, &stride, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+          cuTensorMapEncodeTiled((CUtensorMap *)out, type, axes, (void *)(uintptr_t)m->at, extents, strides, box,
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     return 0;
 }

@@ -117,6 +117,7 @@ typedef struct ga_matrix {
     ga_address at;                 /* a multiple of 16 */
     ga_dtype type;                 /* GA_BF16, GA_F16 */
     int64_t columns, rows, stride; /* elements from row to row, a multiple of 8 */
+    int64_t sheets;                /* as many matrices behind each other, a kernel names one; 0: it is one alone */
     int box_columns, box_rows;     /* at most 64 and 256; rows of 128 bytes with their chunks swapped */
 } ga_matrix;
 bool ga_device_has_boxes(const ga_device *d);

@@ -1,4 +1,4 @@
-/* twins.c: which of two kernels computes a product: comparison, times, launches. */
+/* twins.c: which of two kernels is used: comparison, times, launches. */
 #include "device/twins.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "device/tuning.h"
 
-enum { OWN = 3, TIMES = 3 };
+enum { OWN = 1 + GA_TWIN_OPERANDS, TIMES = 3 };
 
 /* === launches =============================================================================================== */
 
@@ -19,8 +19,9 @@ static int launch_own(const ga_twins *t, ga_cuda_stream s, int i, void **args, g
 
 static int describe(const ga_twins *t, ga_boxes *out, const ga_twin *w, const ga_twin_operand *o, void **args,
                     ga_err *e) {
-    const ga_matrix m = {*(const ga_address *)args[o->parameter], w->half, o->columns, o->rows, o->stride,
-                         GA_BOX_COLUMNS, o->box_rows};
+    const ga_matrix m = {.at = *(const ga_address *)args[o->parameter] + 2 * (ga_address)o->first,
+                         .type = w->half, .columns = o->columns, .rows = o->rows, .stride = o->stride,
+                         .sheets = o->sheets, .box_columns = GA_BOX_COLUMNS, .box_rows = o->box_rows};
     return ga_device_boxes(t->device, out, &m, e);
 }
 
@@ -31,13 +32,16 @@ static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, 
         {{w->tiles}, {256}, 0},
         {{w->sums}, {256}, 0},
         {{w->totals}, {256}, 0}};
-    ga_boxes a, b;
+    ga_boxes boxes[GA_TWIN_OPERANDS];
     ga_address parts = t->parts;
     void *all[GA_TWIN_PARAMETERS + OWN];
-    memcpy(all, args, sizeof *all * (size_t)w->parameters);
-    memcpy(all + w->parameters, (void *[OWN]){&parts, &a, &b}, sizeof *all * OWN);
-    GA_TRY(describe(t, &a, w, &w->a, args, e));
-    GA_TRY(describe(t, &b, w, &w->b, args, e));
+    int count = w->parameters;
+    memcpy(all, args, sizeof *all * (size_t)count);
+    if (w->parts) all[count++] = &parts;
+    for (int o = 0; o < w->operands; o++) {
+        GA_TRY(describe(t, &boxes[o], w, &w->boxes[o], args, e));
+        all[count++] = &boxes[o];
+    }
     for (int k = 0; k < GA_TWIN_KERNELS; k++)
         if (shapes[k].blocks[0] > 0)
             GA_TRY(ga_device_launch(t->device, s, t->states[i].kernels[k], &shapes[k], all, e));
@@ -50,7 +54,7 @@ int ga_twins_launch(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_
 
 /* === a comparison =========================================================================================== */
 
-/* A product with operands of its own. Results are there twice, so that both kernels start from the same. */
+/* A kernel with operands of its own. Results are there twice, so that both kernels start from the same. */
 typedef struct trial {
     ga_address at[2][GA_TWIN_PARAMETERS];
     void *args[2][GA_TWIN_PARAMETERS];
@@ -78,7 +82,7 @@ static size_t place(trial *x, const ga_twin *w) {
     x->number = 0.5f;
     for (int k = 0; k < w->parameters; k++) {
         const ga_twin_parameter *p = &w->made[k];
-        const bool is_array = p->made <= GA_MADE_ZERO;
+        const bool is_array = p->made <= GA_MADE_ONES;
         for (int own = 0; own < 2; own++) {
             if (is_array && (own == 0 || p->result)) {
                 x->at[own][k] = x->memory + bytes;
@@ -106,7 +110,8 @@ static int make(const ga_twins *t, const tools *u, const trial *x, int i, ga_err
             ga_address to = x->at[own][k];
             int half = p->made == GA_MADE_HALF, seed = k;
             int64_t n = p->n;
-            if (p->made == GA_MADE_ZERO) GA_TRY(ga_device_fill(t->device, t->stream, to, 0, (size_t)n, e));
+            if (p->made == GA_MADE_ZERO || p->made == GA_MADE_ONES)
+                GA_TRY(ga_device_fill(t->device, t->stream, to, p->made == GA_MADE_ONES, (size_t)n, e));
             if (p->made < GA_MADE_ZERO)
                 GA_TRY(ga_device_launch(t->device, t->stream, u->make, &WIDE, (void *[]){&to, &half, &n, &seed}, e));
         }
@@ -114,18 +119,21 @@ static int make(const ga_twins *t, const tools *u, const trial *x, int i, ga_err
     return 0;
 }
 
-/* How many elements of a result differ by more than rounding: 2^-16 of the greatest one, and a step of 16 bits. */
+/* How many elements of a result differ by more than rounding: 2^-16 of the greatest one, and a step of 16 bits. Where
+ * weights are rounded, results of 16 bits may differ by half a step of the greatest one: of means of numbers of either
+ * sign nothing else is left but what the roundings of their weights add up to. */
 static int differ(const ga_twins *t, const tools *u, const trial *x, const ga_twin *w, int k, int64_t *out, ga_err *e) {
     const ga_twin_parameter *p = &w->made[k];
     ga_address own = x->at[0][k], other = x->at[1][k], found = x->found;
     int half = p->made == GA_MADE_HALF;
     int64_t n = p->n;
     float step = !half ? 0 : w->half == GA_BF16 ? 0x1p-7f : 0x1p-10f;
+    float least = half && w->rounds ? step / 2 : 0x1p-16f;
     uint32_t words[2];
     GA_TRY(ga_device_fill(t->device, t->stream, found, 0, sizeof words, e));
     GA_TRY(ga_device_launch(t->device, t->stream, u->greatest, &WIDE, (void *[]){&found, &own, &half, &n}, e));
     GA_TRY(ga_device_launch(t->device, t->stream, u->differ, &WIDE,
-                            (void *[]){&found, &own, &other, &half, &n, &step}, e));
+                            (void *[]){&found, &own, &other, &half, &n, &least, &step}, e));
     GA_TRY(ga_device_download(t->device, words, found, sizeof words, e));
     *out += words[1];
     return 0;
@@ -208,7 +216,8 @@ static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
     *usable = false;
     if (f->arch != 90) return 0;
     if (!ga_device_has_boxes(t->device)) {
-        ga_say("device %d: its driver has no cuTensorMapEncodeTiled, mma.sync computes all products", f->ordinal);
+        ga_say("device %d: its driver has no cuTensorMapEncodeTiled, mma.sync computes all products and attention",
+               f->ordinal);
         return 0;
     }
     *u = (tools){.make = ga_device_kernel(t->device, "made_up"), .greatest = ga_device_kernel(t->device, "greatest"),
@@ -219,12 +228,13 @@ static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
         if (all) GA_TRY(ga_device_allow_shared(t->device, t->states[i].kernels[0], t->list[i].own_shared, e));
     }
     if (!all) {
-        ga_say("device %d: the kernels were compiled without those of sm_90a, mma.sync computes all products",
+        ga_say("device %d: the kernels were compiled without those of sm_90a, mma.sync computes all products and "
+               "attention",
                f->ordinal);
         return 0;
     }
     *usable = true;
-    GA_TRY(ga_device_arena(t->device, t->parts_bytes, &t->parts, e));
+    if (t->parts_bytes > 0) GA_TRY(ga_device_arena(t->device, t->parts_bytes, &t->parts, e));
     GA_TRY(ga_device_event(t->device, &u->from, e));
     return ga_device_event(t->device, &u->to, e);
 }

@@ -58,6 +58,14 @@ GA_DEVICE void ga_box(void *to, const ga_boxes &from, ga_uint64 *gate, int colum
                  : "memory");
 }
 
+/* The same of one of several matrices behind each other. */
+GA_DEVICE void ga_sheet_box(void *to, const ga_boxes &from, ga_uint64 *gate, int column, int row, int sheet) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(ga_shared(to)),
+                 "l"(&from), "r"(column), "r"(row), "r"(sheet), "r"(ga_shared(gate))
+                 : "memory");
+}
+
 GA_DEVICE void ga_boxes_soon(const ga_boxes &boxes) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&boxes) : "memory");
 }
@@ -150,4 +158,26 @@ GA_DEVICE void ga_group_multiply(float (&d)[32][4], ga_uint64 a, ga_uint64 b) {
           "+f"(d[28][0]), "+f"(d[28][1]), "+f"(d[28][2]), "+f"(d[28][3]), "+f"(d[29][0]), "+f"(d[29][1]), "+f"(d[29][2]), "+f"(d[29][3]),
           "+f"(d[30][0]), "+f"(d[30][1]), "+f"(d[30][2]), "+f"(d[30][3]), "+f"(d[31][0]), "+f"(d[31][1]), "+f"(d[31][2]), "+f"(d[31][3])
         : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));
+}
+
+//@ head_products(half, eights, wide, first, names, registers)
+/* Begins the product of a (64 x 16) and b (16 x $wide), the terms of both being neighbours, and adds it to the sums of
+ * a warpgroup, or to 0. */
+template <bool ADDS> GA_DEVICE void ga_group_dots(float (&d)[$eights][4], ga_uint64 a, ga_uint64 b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n$(wide)k16.f32.$half.$half "
+        $names
+        "%$(first[1]), %$(first[2]), %$(first[3]), 1, 1, 0, 0;"
+        : $registers
+        : "l"(a), "l"(b), "n"((int)ADDS));
+}
+
+/* The same with a in registers, as ga_multiply has it, and b turned; it adds. */
+GA_DEVICE void ga_group_add(float (&d)[$eights][4], const ga_uint32 (&a)[4], ga_uint64 b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n$(wide)k16.f32.$half.$half "
+        $names
+        "{%$(first[1]), %$(first[2]), %$(first[3]), %$(first[4])}, %$(first[5]), 1, 1, 1, 1;"
+        : $registers
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }

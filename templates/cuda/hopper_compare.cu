@@ -1,4 +1,4 @@
-// hopper_compare: what a start compares the kernels of a product with (runtime/device/twins.h).
+// hopper_compare: what a start compares a kernel and its twin with (runtime/device/twins.h).
 
 //@ compare(type, half)
 /* Element i of an array of 16-bit numbers, or of f32. */
@@ -30,13 +30,14 @@ GA_KERNEL(256) greatest(ga_uint32 *found, const void *x, int half, ga_int64 n) {
     atomicMax(found, most);
 }
 
-/* found[1]: how many elements are further apart than 2^-16 of the greatest one and `step` of their own size. */
-GA_KERNEL(256) different(ga_uint32 *found, const void *x, const void *y, int half, ga_int64 n, float step) {
-    const float least = __uint_as_float(found[0]) * 0x1p-16f;
+/* found[1]: how many elements are further apart than `least` of the greatest one and `step` of their own size. */
+GA_KERNEL(256) different(ga_uint32 *found, const void *x, const void *y, int half, ga_int64 n, float least,
+                       float step) {
+    const float apart = __uint_as_float(found[0]) * least;
     ga_uint32 count = 0;
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         const float a = ga_number(x, half, i), b = ga_number(y, half, i);
-        count += !(a == b || fabsf(a - b) <= least + step * fabsf(a));
+        count += !(a == b || fabsf(a - b) <= apart + step * fabsf(a));
     }
     if (count > 0) atomicAdd(found + 1, count);
 }

@@ -1,5 +1,20 @@
 // hopper_product: products for sm_90a. Blocks stay and share the slices of all tiles in equal runs.
 
+//@ strips(type, half)
+enum {
+    GA_STRIP = 32, /* columns that a warp takes through shared memory at once */
+    GA_SCRATCH = 16 * (GA_STRIP + 8)
+};
+
+/* Calls put(i, j, value) for each eight neighbours of the sums of a warp, whose rows begin with i0. */
+template <int EIGHTS, typename PUT>
+GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[EIGHTS][4], int i0, int lane, PUT put) {
+    ga_strips_store<GA_STRIP>(scratch, (const float (&)[EIGHTS * 8 / GA_STRIP][GA_STRIP / 8][4])sum, lane,
+                              [&](int c, int row, int column, float (&value)[8]) {
+                                  put(i0 + row, c * GA_STRIP + column, value);
+                              });
+}
+
 //@ runs(type, half)
 /* -- a product of sm_90a. A tile has 128 rows and 256 columns, a slice of it is 64 terms deep. The CLUSTER blocks of a
  * cluster have tiles below each other: each copies its rows of A, and to all of them a part of the columns of B. All
@@ -13,9 +28,7 @@ enum {
     GA_DEEP = 64,         /* terms of a slice: rows of 128 bytes, or panels of 64 rows of 64 neighbours */
     GA_PANEL = 64 * 128,  /* bytes */
     GA_TALL = 128, GA_WIDE = 256,
-    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128,
-    GA_STRIP = 32,        /* columns that a warp takes through shared memory at once */
-    GA_SCRATCH = 16 * (GA_STRIP + 8)
+    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128
 };
 
 template <int M, int N, int K, int BLOCKS, int CLUSTER> struct ga_run {
@@ -90,15 +103,6 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
     }
     ga_group_wait<0>();
     if (block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
-}
-
-/* Calls put(i, j, value) for each eight neighbours of the sums of a warp, whose rows begin with i0. */
-template <typename PUT>
-GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[32][4], int i0, int lane, PUT put) {
-    ga_strips_store<GA_STRIP>(scratch, (const float (&)[GA_WIDE / GA_STRIP][GA_STRIP / 8][4])sum, lane,
-                              [&](int c, int row, int column, float (&value)[8]) {
-                                  put(i0 + row, c * GA_STRIP + column, value);
-                              });
 }
 
 /* The work of the other two: the sums of each tile of the run, then store(i, j, value), or a part. */

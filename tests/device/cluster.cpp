@@ -60,6 +60,6 @@ void dev_cluster_box(unsigned to, const void *map, int column, int row, unsigned
     for (unsigned block = 0; blocks >> block; block++) {
         if (!(blocks >> block & 1)) continue;
         Visit visit(block, "a copy of a box");
-        dev_box(to, map, column, row, object);
+        dev_box(to, map, column, row, 0, object);
     }
 }

@@ -14,13 +14,13 @@
 namespace device {
 namespace {
 
-constexpr unsigned GROUP = 128, TALL = 64, WIDE = 256, DEEP = 16, SUMS = TALL * WIDE / GROUP, OBJECTS = 32;
+constexpr unsigned GROUP = 128, TALL = 64, WIDEST = 256, DEEP = 16, OBJECTS = 32;
 constexpr unsigned REGISTERS = 65536;  // of a multiprocessor
 constexpr uint32_t MAP_MAGIC = 0x70616d74;
 
 struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes
     const char *base;
-    uint64_t width, height, row_bytes;
+    uint64_t width, height, sheets, row_bytes, sheet_bytes;
     uint32_t box_width, box_height, swizzled, magic;
 };
 
@@ -45,13 +45,13 @@ struct Box {
     Range to;
     Map map;
     unsigned object;
-    int column, row;
+    int column, row, sheet;
     bool landed;
     Moment written;
     bool known = false;  // by a thread that has ended
 };
 
-struct Product {  // what it reads, until nobody can overwrite it any more
+struct Product {  // what it reads, until nobody can overwrite it any more; an operand in registers: nothing
     Range from[2];
     unsigned group, batch;  // its warpgroup; how many commits came before
     std::vector<Moment> ends;
@@ -60,14 +60,14 @@ struct Product {  // what it reads, until nobody can overwrite it any more
 struct Sums {  // registers that products under way write
     float *to;
     unsigned batch;
-    float values[SUMS];
+    std::vector<float> values;
 };
 
 struct Warpgroup {
     unsigned arrived, generation, registers;
-    uint64_t a, b;
+    dev_group_factors of;  // of the product that threads have begun to ask for
     float *to[GROUP];
-    unsigned batch[GROUP];
+    unsigned registers_of[GROUP][4], batch[GROUP];
 };
 
 struct Thread {
@@ -136,14 +136,16 @@ char *shared_at(unsigned place) {
 
 void land(Box &box) {
     const Map &m = box.map;
+    const bool there = box.sheet >= 0 && box.sheet < (long)m.sheets;
     for (unsigned r = 0; r < m.box_height; r++)
         for (unsigned c = 0; c < m.box_width; c++) {
             const unsigned at = box.to.begin + (r * m.box_width + c) * 2;
             const long x = box.column + (long)c, y = box.row + (long)r;
-            const bool inside = x >= 0 && y >= 0 && x < (long)m.width && y < (long)m.height;
+            const bool inside = there && x >= 0 && y >= 0 && x < (long)m.width && y < (long)m.height;
+            const uint64_t from = (uint64_t)box.sheet * m.sheet_bytes + (uint64_t)y * m.row_bytes + (uint64_t)x * 2;
             const short zero = 0;
             memcpy(shared_at(m.swizzled ? swizzled(at) : at),
-                   inside ? m.base + (uint64_t)y * m.row_bytes + (uint64_t)x * 2 : (const char *)&zero, 2);
+                   inside ? m.base + from : (const char *)&zero, 2);
         }
     box.landed = true;
     Object &o = h.objects.at(box.object);
@@ -155,9 +157,10 @@ void land(Box &box) {
 void announce_rows(const Box &box, const void *counter) {
     const Map &m = box.map;
     const long first = std::max(0, box.column), end = std::min((long)m.width, box.column + (long)m.box_width);
+    const uintptr_t base = (uintptr_t)m.base + (uint64_t)box.sheet * m.sheet_bytes;
+    if (box.sheet < 0 || box.sheet >= (long)m.sheets) return;
     for (long y = std::max(0, box.row); y < std::min((long)m.height, box.row + (long)m.box_height) && first < end; y++)
-        announce((uintptr_t)m.base + (uint64_t)y * m.row_bytes + (uint64_t)first * 2, (size_t)(end - first) * 2, false,
-                 counter);
+        announce(base + (uint64_t)y * m.row_bytes + (uint64_t)first * 2, (size_t)(end - first) * 2, false, counter);
 }
 
 // Reports what still uses the place that a box is copied to, and forgets the rest of what was there.
@@ -217,40 +220,49 @@ void check_operand(const Range &r, char name) {
     abandon_launch();
 }
 
-// The registers of one thread where the sums of a product are under way.
-Sums &sums_of(Thread &t, float *to) {
+// The registers of one thread where `count` sums of a product are under way.
+Sums &sums_of(Thread &t, float *to, unsigned count) {
     for (Sums &s : t.under_way)
         if (s.to == to) return s;
     t.under_way.emplace_back();
     Sums &s = t.under_way.back();
     s.to = to;
-    memcpy(s.values, to, sizeof s.values);
-    memset((void *)to, 0xff, sizeof s.values);
+    s.values.assign(to, to + count);
+    memset((void *)to, 0xff, count * sizeof *to);
     return s;
 }
 
+// Element (i, k) of an operand in registers: a warp has 16 rows, each lane two of them and two pairs of terms.
+unsigned of_registers(const Warpgroup &g, unsigned i, unsigned k) {
+    const unsigned pair = g.registers_of[i / 16 * 32 + i % 8 * 4 + k % 8 / 2][k / 8 * 2 + i % 16 / 8];
+    return (k % 2 ? pair >> 16 : pair) & 0xffff;
+}
+
 void multiply(Warpgroup &g, unsigned first, float (*widen)(unsigned), const Operand &a, const Operand &b) {
-    static float x[TALL][DEEP], y[DEEP][WIDE], sum[WIDE];
+    static float x[TALL][DEEP], y[DEEP][WIDEST], sum[WIDEST];
+    const unsigned wide = g.of.wide, count = TALL * wide / GROUP;
     auto number = [&](unsigned at) {
         unsigned short bits;
         memcpy(&bits, shared_at(at), 2);
         return widen(bits);
     };
     for (unsigned k = 0; k < DEEP; k++) {
-        for (unsigned i = 0; i < TALL; i++) x[i][k] = number(a.place(i, k));
-        for (unsigned j = 0; j < WIDE; j++) y[k][j] = number(b.place(j, k));
+        for (unsigned i = 0; i < TALL; i++)
+            x[i][k] = g.of.registers ? widen(of_registers(g, i, k)) : number(a.place(i, k));
+        for (unsigned j = 0; j < wide; j++) y[k][j] = number(b.place(j, k));
     }
     float *values[GROUP];
     for (unsigned t = 0; t < GROUP; t++) {
-        Sums &s = sums_of(h.threads[first + t], g.to[t]);
+        Sums &s = sums_of(h.threads[first + t], g.to[t], count);
         s.batch = g.batch[t];
-        values[t] = s.values;
+        if (!g.of.adds) s.values.assign(count, 0);
+        values[t] = s.values.data();
     }
     for (unsigned i = 0; i < TALL; i++) {
         memset(sum, 0, sizeof sum);
         for (unsigned k = 0; k < DEEP; k++)
-            for (unsigned j = 0; j < WIDE; j++) sum[j] += x[i][k] * y[k][j];
-        for (unsigned j = 0; j < WIDE; j++)  // a warp has 16 rows, each lane two of them and pairs of columns
+            for (unsigned j = 0; j < wide; j++) sum[j] += x[i][k] * y[k][j];
+        for (unsigned j = 0; j < wide; j++)  // a warp has 16 rows, each lane two of them and pairs of columns
             values[i / 16 * 32 + i % 8 * 4 + j % 8 / 2][j / 8 * 4 + i % 16 / 8 * 2 + j % 2] += sum[j];
     }
 }
@@ -356,11 +368,12 @@ int dev_object_wait(unsigned at, int parity) {
     return 1;
 }
 
-void dev_box(unsigned to, const void *map, int column, int row, unsigned object) {
+void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object) {
     begin();
     const void *counter = __builtin_return_address(0);
     Object &o = object_at(object, "a copy of a box");
-    Box box = {{in_cluster(to), 0}, {}, in_cluster(object), column, row, false, {THREADS_LIMIT + o.number, o.phases, 0}};
+    Box box = {{in_cluster(to), 0}, {}, in_cluster(object), column, row, sheet, false,
+               {THREADS_LIMIT + o.number, o.phases, 0}};
     memcpy(&box.map, map, sizeof box.map);
     if (box.map.magic != MAP_MAGIC) {
         report("box", "not a map of cuTensorMapEncodeTiled%s", where().c_str());
@@ -386,28 +399,29 @@ void dev_group_fence(void) {
     h.threads[me()].fenced = true;
 }
 
-void dev_group_product(float *d, int half, unsigned long long a, unsigned long long b, int a_turned, int b_turned) {
+void dev_group_product(float *d, const unsigned *registers, const dev_group_factors &of) {
     begin();
     const unsigned first = me() / GROUP * GROUP;
     Warpgroup &g = h.groups[me() / GROUP];
     Thread &t = h.threads[me()];
-    const Operand x(a, a_turned), y(b, b_turned);
-    const Range from[2] = {x.range(TALL), y.range(WIDE)};
+    const Operand x(of.a, of.a_turned), y(of.b, of.b_turned);
+    const Range from[2] = {of.registers ? Range{0, 0} : x.range(TALL), y.range(of.wide)};
     if (!t.fenced) report("wgmma", "no wgmma.fence between the last commit and this product%s", where().c_str());
     t.fenced = true;
-    if ((a >> 62) != 1 || (b >> 62) != 1)
+    if ((!of.registers && (of.a >> 62) != 1) || (of.b >> 62) != 1)
         report("wgmma", "a descriptor without the swizzle of 128 bytes%s", where().c_str());
-    for (int o = 0; o < 2; o++) check_operand(from[o], "ab"[o]);
-    if (g.arrived > 0 && (g.a != a || g.b != b))
+    for (int o = of.registers; o < 2; o++) check_operand(from[o], "ab"[o]);
+    if (g.arrived > 0 && memcmp(&g.of, &of, sizeof of))
         report("wgmma", "threads of a warpgroup have other descriptors%s", where().c_str());
-    g.a = a, g.b = b;
+    g.of = of;
     g.to[me() - first] = d;
+    if (of.registers) memcpy(g.registers_of[me() - first], registers, sizeof g.registers_of[0]);
     g.batch[me() - first] = t.commits;
     if (++g.arrived < GROUP) {
         for (const unsigned generation = g.generation; g.generation == generation;) wait_for_object();
         return;
     }
-    multiply(g, first, half ? of_f16 : of_bf16, x, y);
+    multiply(g, first, of.half ? of_f16 : of_bf16, x, y);
     h.products.push_back({{from[0], from[1]}, me() / GROUP, t.commits, {}});
     g.arrived = 0;
     g.generation++;
@@ -427,7 +441,7 @@ void dev_group_wait(int groups) {
     const unsigned done = t.commits > (unsigned)groups ? t.commits - (unsigned)groups : 0;
     for (size_t i = t.under_way.size(); i-- > 0;) {
         if (t.under_way[i].batch >= done) continue;
-        memcpy(t.under_way[i].to, t.under_way[i].values, sizeof t.under_way[i].values);
+        std::copy(t.under_way[i].values.begin(), t.under_way[i].values.end(), t.under_way[i].to);
         t.under_way.erase(t.under_way.begin() + (long)i);
     }
     for (Product &p : h.products)
@@ -448,15 +462,20 @@ void dev_group_registers(int count) {
 extern "C" __attribute__((visibility("default"))) int
 cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *extents, const uint64_t *strides,
                        const unsigned *box, const unsigned *steps, int interleave, int swizzle, int, int fill) {
-    const bool known = (type == 6 || type == 9) && rank == 2 && !interleave && steps[0] == 1 && steps[1] == 1 && !fill;
-    if (!known || (uintptr_t)map % 64 || (uintptr_t)base % 16 || strides[0] % 16 || strides[0] >> 40 || !extents[0] ||
-        !extents[1] || extents[0] >> 32 || extents[1] >> 32 || !box[0] || !box[1] || box[0] > 256 || box[1] > 256 ||
-        box[0] % 8 || (swizzle != 0 && swizzle != 3) || (swizzle == 3 && box[0] * 2 != 128) ||
-        !contains((uintptr_t)base, (extents[1] - 1) * strides[0] + extents[0] * 2)) {
-        report("argument", "cuTensorMapEncodeTiled: not a matrix of 16-bit elements, or a box that cannot be");
+    const bool known = (type == 6 || type == 9) && (rank == 2 || rank == 3) && !interleave && !fill;
+    const uint64_t sheets = rank == 3 ? extents[2] : 1, sheet_bytes = rank == 3 ? strides[1] : 0;
+    bool single = rank != 3 || box[2] == 1;
+    for (unsigned axis = 0; known && axis < rank; axis++) single = single && steps[axis] == 1;
+    if (!known || !single || (uintptr_t)map % 64 || (uintptr_t)base % 16 || strides[0] % 16 || strides[0] >> 40 ||
+        sheet_bytes % 16 || sheet_bytes >> 40 || !sheets || sheets >> 32 || !extents[0] || !extents[1] ||
+        extents[0] >> 32 || extents[1] >> 32 || !box[0] || !box[1] || box[0] > 256 || box[1] > 256 || box[0] % 8 ||
+        (swizzle != 0 && swizzle != 3) || (swizzle == 3 && box[0] * 2 != 128) ||
+        !contains((uintptr_t)base, (sheets - 1) * sheet_bytes + (extents[1] - 1) * strides[0] + extents[0] * 2)) {
+        report("argument", "cuTensorMapEncodeTiled: no matrices of 16-bit elements, or a box that cannot be");
         return INVALID_VALUE;
     }
-    const Map m = {(const char *)base, extents[0], extents[1], strides[0], box[0], box[1], swizzle == 3, MAP_MAGIC};
+    const Map m = {(const char *)base, extents[0], extents[1], sheets, strides[0], sheet_bytes, box[0], box[1],
+                   swizzle == 3, MAP_MAGIC};
     memset(map, 0, 128);
     memcpy(map, &m, sizeof m);
     return SUCCESS;

@@ -76,11 +76,17 @@ void dev_object_init(unsigned at, int arrivals);
 void dev_object_fence(void);
 void dev_object_arrive(unsigned at, int bytes);
 int dev_object_wait(unsigned at, int parity);
-void dev_box(unsigned to, const void *map, int column, int row, unsigned object);
+void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object);
 void dev_group_fence(void);
 void dev_group_commit(void);
 void dev_group_wait(int groups);
 void dev_group_registers(int count);
-// d: the registers of this thread, 128 floats; half: 0 bf16, 1 f16.
-void dev_group_product(float *d, int half, unsigned long long a, unsigned long long b, int a_turned, int b_turned);
+// The factors of a product of a warpgroup: a by its descriptor, or in registers; half: 0 bf16, 1 f16.
+struct dev_group_factors {
+    unsigned long long a, b;
+    unsigned wide;  // columns
+    int half, registers, adds, a_turned, b_turned;
+};
+// d: wide / 2 floats of this thread; registers: its four pairs of a, or null.
+void dev_group_product(float *d, const unsigned *registers, const dev_group_factors &of);
 }

@@ -62,7 +62,11 @@ static inline void ptx_selp_u32(unsigned &d, unsigned yes, unsigned no, bool p) 
 static inline void ptx_prefetch_tensormap(const void *) {}
 static inline void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int column, int row, unsigned object) {
-    dev_box(to, map, column, row, object);
+    dev_box(to, map, column, row, 0, object);
+}
+static inline void ptx_cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int column, int row, int sheet, unsigned object) {
+    dev_box(to, map, column, row, sheet, object);
 }
 
 // -- clusters: an address in the shared memory of a block of the cluster, an arrival there, a box for several blocks
@@ -82,7 +86,7 @@ ptx_cp_async_bulk_tensor_2d_shared__cluster_global_tile_mbarrier__complete_tx__b
     dev_cluster_box(to, map, column, row, object, blocks);
 }
 
-// -- products of a warpgroup, 64 x 256 sums; a thread has 128 of them
+// -- products of a warpgroup: 64 rows, 256, 128 or 64 columns, of which a thread has half as many sums
 static inline void ptx_wgmma_fence_sync_aligned() { dev_group_fence(); }
 static inline void ptx_wgmma_commit_group_sync_aligned() { dev_group_commit(); }
 static inline void ptx_wgmma_wait_group_sync_aligned(int groups) { dev_group_wait(groups); }
@@ -91,12 +95,26 @@ static inline void ptx_setmaxnreg_dec_sync_aligned_u32(int count) { dev_group_re
 #define DEV_SUMS_4(p) float &p##0, float &p##1, float &p##2, float &p##3
 #define DEV_SUMS_16(p) DEV_SUMS_4(p##0), DEV_SUMS_4(p##1), DEV_SUMS_4(p##2), DEV_SUMS_4(p##3)
 #define DEV_SUMS_64(p) DEV_SUMS_16(p##0), DEV_SUMS_16(p##1), DEV_SUMS_16(p##2), DEV_SUMS_16(p##3)
-#define DEV_GROUP_PRODUCT(type, half)                                                                              \
-    static inline void ptx_wgmma_mma_async_sync_aligned_m64n256k16_f32_##type##_##type(                            \
-        DEV_SUMS_64(d0), DEV_SUMS_64(d1), unsigned long long a, unsigned long long b, int adds, int a_sign,        \
-        int b_sign, int a_turned, int b_turned) {                                                                  \
-        if (&d1333 != &d0000 + 127 || adds != 1 || a_sign != 1 || b_sign != 1) __builtin_trap();                   \
-        dev_group_product(&d0000, half, a, b, a_turned, b_turned);                                                 \
+#define DEV_SUMS_32(p) DEV_SUMS_16(p##0), DEV_SUMS_16(p##1)
+#define DEV_SUMS_128(p) DEV_SUMS_64(p##0), DEV_SUMS_64(p##1)
+// By descriptors of both operands, and with a in registers; `last`: the last of their sums.
+#define DEV_GROUP_PRODUCT(type, half, wide, sums, last)                                                             \
+    static inline void ptx_wgmma_mma_async_sync_aligned_m64n##wide##k16_f32_##type##_##type(                        \
+        sums, unsigned long long a, unsigned long long b, int adds, int a_sign, int b_sign, int a_turned,           \
+        int b_turned) {                                                                                             \
+        if (&last != &d0000 + wide / 2 - 1 || a_sign != 1 || b_sign != 1) __builtin_trap();                         \
+        dev_group_product(&d0000, nullptr, {a, b, wide, half, 0, adds, a_turned, b_turned});                        \
+    }                                                                                                               \
+    static inline void ptx_wgmma_mma_async_sync_aligned_m64n##wide##k16_f32_##type##_##type(                        \
+        sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned long long b, int adds, int a_sign,       \
+        int b_sign, int b_turned) {                                                                                 \
+        const unsigned registers[4] = {a0, a1, a2, a3};                                                             \
+        if (&last != &d0000 + wide / 2 - 1 || a_sign != 1 || b_sign != 1) __builtin_trap();                         \
+        dev_group_product(&d0000, registers, {0, b, wide, half, 1, adds, 0, b_turned});                             \
     }
-DEV_GROUP_PRODUCT(bf16, 0)
-DEV_GROUP_PRODUCT(f16, 1)
+#define DEV_GROUP_PRODUCTS(type, half)                                  \
+    DEV_GROUP_PRODUCT(type, half, 256, DEV_SUMS_128(d), d1333)          \
+    DEV_GROUP_PRODUCT(type, half, 128, DEV_SUMS_64(d0), d0333)          \
+    DEV_GROUP_PRODUCT(type, half, 64, DEV_SUMS_32(d0), d0133)
+DEV_GROUP_PRODUCTS(bf16, 0)
+DEV_GROUP_PRODUCTS(f16, 1)

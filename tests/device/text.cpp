@@ -152,7 +152,7 @@ std::string without_guarded(const std::string &text, const std::string &guard) {
 
 // Inline PTX becomes calls of the functions of ptx.h, in the lines where it stood:
 //   asm volatile("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));     ->     ptx_ex2_approx_f32( (y), (x));
-// A call of an instruction that ptx.h does not have does not compile.
+// A call of an instruction that ptx.h does not have does not compile. An asm without one only keeps a compiler's order.
 std::string calls_of_instructions(const std::string &text) {
     const std::string blank = bare(text);
     std::string out;
@@ -166,7 +166,8 @@ std::string calls_of_instructions(const std::string &text) {
         const std::vector<std::string> sections = parts_of(text, blank, open + 1, at - 1, ':');
         std::vector<std::string> operands;
         for (size_t i = 1; i < sections.size() && i < 3; i++) add_operands(sections[i], operands);
-        const std::string call = calls_of(literals_in(sections[0]), operands);
+        const std::string instructions = literals_in(sections[0]);
+        const std::string call = instructions.empty() ? ";" : calls_of(instructions, operands);
         if (call.empty()) continue;
         const size_t end = blank.find(';', at) + 1;
         out += text.substr(done, begin - done) + call;

@@ -63,6 +63,28 @@ end
 --- Those of checked() with make test-all, else those of ordered(): for runs of kernels which another test has checked.
 function devices.light(t, seed) return t.all and devices.checked(seed) or devices.ordered(seed) end
 
+--- Settings of a run in which each twin is taken that compares right.
+function devices.forced(settings)
+    local list = { "GAGEN_TWINS=all" }
+    return table.move(settings or {}, 1, #(settings or {}), 2, list)
+end
+
+--- A copy of gagen's scripts in which all kernels that may have twins have them, of at most `blocks` (4) blocks.
+function devices.small_twins(t, programs, blocks)
+    blocks = blocks or 4
+    local dev = ("%s/%s/hopper_dev_%d"):format(t.root, programs.folder(), blocks)
+    t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
+    local text = host.read "gen/emit/targets/cuda/hopper.lua"
+    for from, to in next, { ["local LEAST = 1e9"] = "local LEAST = 1",
+        ["local BLOCKS, FEW = 132, 4"] = ("local BLOCKS, FEW = %d, 1"):format(blocks) } do
+        local count
+        text, count = text:gsub(from, to)
+        t.equal(count, 1)
+    end
+    t.write(dev .. "/gen/emit/targets/cuda/hopper.lua", text)
+    return dev
+end
+
 -- The folder of the dump of a run with these options, the losses of its updates, and what its evaluations say.
 local function trained(t, programs, p, o)
     local folder, losses = t.temp(), {}

@@ -54,20 +54,7 @@ train      { updates = 8, seed = 3 }
 
 local TEXTS = { layouts = LAYOUTS, small = SMALL, gpt = GPT }
 
--- A copy of gagen's scripts in which all products have twins, of at most four blocks.
-local function small_twins(t, programs)
-    local dev = t.root .. "/" .. programs.folder() .. "/hopper_dev"
-    t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
-    local text = host.read "gen/emit/targets/cuda/hopper.lua"
-    for from, to in next, { ["local LEAST = 1e9"] = "local LEAST = 1",
-        ["local BLOCKS, FEW = 132, 4"] = "local BLOCKS, FEW = 4, 1" } do
-        local count
-        text, count = text:gsub(from, to)
-        t.equal(count, 1)
-    end
-    t.write(dev .. "/gen/emit/targets/cuda/hopper.lua", text)
-    return dev
-end
+local small_twins = devices.small_twins
 
 local function build(t, programs, name, precision, target)
     programs.write_sines("many_rows.csv", 512, 40)
@@ -79,11 +66,7 @@ local function build(t, programs, name, precision, target)
         target == "cuda" and { options = { "--dev", small_twins(t, programs) } } or nil)
 end
 
--- Settings of a run in which each twin is taken that compares right.
-local function forced(settings)
-    local list = { "GAGEN_TWINS=all" }
-    return table.move(settings or {}, 1, #(settings or {}), 2, list)
-end
+local forced = devices.forced
 
 -- A run's folder of dumps, its lines, and the hash of its choices.
 local function run(t, programs, p, env)

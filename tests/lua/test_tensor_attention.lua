@@ -35,34 +35,9 @@ local OTHERS = {
     { "large heads", T = 40, heads = 1, d = 136 },
 }
 
--- Row 1 sees all keys, row 2 some, row 3 none.
-local function visible(r, j) return r == 1 or r == 2 and j * j % 5 < 3 end
-
--- The attention of case i, of linear layers q1, k1, v1, or qkv1.
-local function attention(i, o)
-    local S, kv_heads = o.S or o.T, o.kv_heads or o.heads
-    local width, kv_width = o.heads * o.d, kv_heads * o.d
-    local options = ("heads = %d, kv_heads = %d, causal = %s, dropout = %g"):format(o.heads, kv_heads,
-        tostring(o.causal or false), o.dropout or 0)
-    if o.packed then
-        return ('attend { %s } (of("qkv%d", %d, %d))'):format(options, i, o.T, width + 2 * kv_width)
-    end
-    return ('attend { %s } (of("q%d", %d, %d), of("k%d", %d, %d), of("v%d", %d, %d)%s)'):format(options, i, o.T, width,
-        i, S, kv_width, i, S, kv_width, o.mask and ", batch.mask" .. S or "")
-end
-
 -- Builds a model whose logits are a sum over the cases.
 local function build(t, programs, name, cases, precision, target)
-    local outputs, masks = {}, {}
-    for i, case in ipairs(cases) do
-        outputs[i] = attention(i, case)
-        if case.mask then masks[#masks + 1] = { keys = case.S or case.T, visible = visible } end
-    end
-    local file = "attention_" .. name .. ".safetensors"
-    t.write(programs.folder() .. "/data/" .. file, attended.data(t, "F32", masks))
-    return programs.build(("attention_%s_%s_%s"):format(name, precision, target:gsub("%W", "")),
-        attended.spec(file, outputs, ('precision "%s"\ntrain     { updates = 2, seed = 3 }\ntarget    %s')
-            :format(precision, target)))
+    return attended.build(t, programs, "attention_" .. name, cases, precision, target)
 end
 
 -- How many kernels of attention a text has on tensor cores, and by threads.

@@ -33,7 +33,7 @@ function cuda_files.arenas(g, config, add)
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     local parts = hopper.parts_bytes(hopper.of_graph(g))
-    if parts then add(PARTS, parts, "device: parts of products, on sm_90 alone", "device") end
+    if parts > 0 then add(PARTS, parts, "device: parts of products, on sm_90 alone", "device") end
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -89,7 +89,7 @@ local function model_fields(g, config)
         "ga_event probed[2];         /* of train-probe: before and behind a kernel */",
     }
     if #hopper.of_graph(g) > 0 then
-        common[#common + 1] = "ga_twins twins;             /* products with two kernels, and which are taken */"
+        common[#common + 1] = "ga_twins twins;             /* kernels for sm_90a beside others, and which are taken */"
         common[#common + 1] = "ga_twin_state twin_states[TWINS];"
     end
     table.move(common, 1, #common, #list + 1, list)
@@ -128,11 +128,11 @@ end
 
 --- More lines of model.h's sizes.
 function cuda_files.sizes(config, context)
-    local twins = #hopper.of(context.kernels)
+    local twins, parts = #hopper.of(context.kernels), hopper.parts_bytes(context.kernels)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
-        twins > 0 and ("TWINS = %d, /* products with two kernels */"):format(twins) or nil,
-        twins > 0 and ("PARTS_BYTES = %d, /* of their parts */"):format(hopper.parts_bytes(context.kernels)) or nil }
+        twins > 0 and ("TWINS = %d, /* kernels with another one for sm_90a */"):format(twins) or nil,
+        twins > 0 and ("PARTS_BYTES = %d, /* of parts of their results */"):format(parts) or nil }
 end
 
 --- More arguments of model.c.

@@ -1,6 +1,6 @@
--- hopper: the twins of products on tensor cores: kernels of the same products for devices of sm_90, by copies of boxes
--- and products of warpgroups (templates/cuda/hopper_product.cu). The start of a program decides which of both is used
--- (runtime/device/twins.h).
+-- hopper: the twins of kernels on tensor cores: kernels of the same products and attention for devices of sm_90, by
+-- copies of boxes and products of warpgroups (templates/cuda/hopper_product.cu, hopper_attention.cu). The start of a
+-- program decides which of both is used (runtime/device/twins.h).
 local cuda = require "emit.targets.cuda.cuda"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
@@ -14,7 +14,7 @@ local ceil = launches.ceil
 -- As in hopper_product.cu: of a tile; the terms of a slice.
 local TALL, WIDE, DEEP = 128, 256, 64
 
--- Operations of the smallest product with a twin: one that takes some microseconds.
+-- Operations of the smallest kernel with a twin: one that takes some microseconds.
 local LEAST = 1e9
 
 -- Blocks that share the slices of a product: the multiprocessors of an H100 or H200. They are the same on each device,
@@ -49,11 +49,16 @@ local function has_parts(c)
     return false
 end
 
--- The extents of an operand in memory, the distance of its rows, and the rows of a box, which has 64 columns.
-local function matrix(operand, extent, terms, own)
-    return { columns = operand.turned and extent or terms, rows = operand.turned and terms or extent,
-        stride = operand.stride, box_rows = operand.turned and DEEP or own }
+-- The operand `parameter` of a product: its extents in memory, the distance of its rows, and the rows of a box, which
+-- has 64 columns.
+local function matrix(parameter, operand, extent, terms, own)
+    return { parameter = parameter, of = parameter, first = 0, columns = operand.turned and extent or terms,
+        rows = operand.turned and terms or extent, sheets = 0, stride = operand.stride,
+        box_rows = operand.turned and DEEP or own }
 end
+
+-- The integers of a comparison, by parameter: a mask of keys that are all seen, else zeros.
+local INTEGERS = { mask = "ONES" }
 
 local KIND = { bf16 = "HALF", f16 = "HALF", f32 = "REAL" }
 
@@ -62,11 +67,11 @@ local WHOLE = 16
 
 -- The argument that a comparison gives a kernel for a tensor: "HALF 4096 1", elements or bytes of an array and
 -- whether it is a result; or for one number.
-local function made(t, shape, is_result)
+local function made(name, t, shape, is_result)
     if #t.shape == 0 then return t.moves and "REAL 1 0" or "NUMBER 0 0" end
     local kind = KIND[t.dtype] or t.kind == "scalar" and "ZERO" or "REAL"
     local n = ceil(graph.elements(shape) // shape[#shape] * (t.row or shape[#shape]), WHOLE) * WHOLE
-    if t.dtype == "i32" then kind, n = "ZERO", 4 * n elseif t.dtype == "micro" then kind, n = "ZERO", 48 * n end
+    if t.dtype == "i32" then kind, n = INTEGERS[name] or "ZERO", 4 * n elseif t.dtype == "micro" then kind, n = "ZERO", 48 * n end
     return ("%s %d %d"):format(kind, n, is_result and 1 or 0)
 end
 
@@ -75,11 +80,11 @@ local function all_made(kernel, node)
     local list = {}
     for _, name in ipairs(node.signature.outs) do
         local out = node.outs[name]
-        if out then list[#list + 1] = made(out.tensor, (graph.seen(node, name, out.tensor)), true) end
+        if out then list[#list + 1] = made(name, out.tensor, (graph.seen(node, name, out.tensor)), true) end
     end
     for _, name in ipairs(node.signature.ins) do
         local t = node.ins[name]
-        if t then list[#list + 1] = made(t, (graph.seen(node, name, t)), false) end
+        if t then list[#list + 1] = made(name, t, (graph.seen(node, name, t)), false) end
     end
     if kernel.draws then list[#list + 1] = "WHOLE 0 0" end
     if kernel.can_add then list[#list + 1] = "ADDS 0 0" end
@@ -97,20 +102,81 @@ local function sums_of(g, sums, operands)
         parts = math.max(1, math.min(MOST, g.K // PART)) }
 end
 
+-- Whether a kernel's program runs on these devices: it is not for others alone (target { arch }).
+local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
+
+-- The functions that twins of each kind call, besides those that all do.
+local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
+local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product sums", "hopper_product products", "hopper_product totals" }
+local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
+local COMPARE = { "hopper_compare compare" }
+
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
 --- kernel's launch; nil if it has none: a small one, one whose rows are no whole chunks, or one of a program for other
---- devices (target { arch }).
+--- devices. Fields of a twin:
+---   blocks, shared, threads  of its launch
+---   cluster                  blocks that share what they read; nil: it has no clusters
+---   boxes                    the operands that it copies by boxes: name; of: the parameter; first: an element of it;
+---                            columns, rows, sheets, stride, box_rows
+---   parts_bytes              memory for parts of results; nil: it takes none
+---   tiles, sums              blocks of the kernels behind it: those of parts, and the sums of an operand
+---   rounds                   whether results are means by weights that are rounded to 16 bits
+---   made                     the arguments of a comparison
+---   helpers, file, block, arguments   its text
 function hopper.twin(g, kernel, operands, arguments)
     local a, b = operands.a, operands.b
-    if (kernel.arch or ARCH) ~= ARCH then return nil end
+    if not runs_here(kernel) then return nil end
     if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
-    local c = cut(g)
-    return { cluster = c.cluster, blocks = c.clusters * c.cluster, tiles = has_parts(c) and c.piles * c.cluster or 0,
-        shape = arguments.shape,
-        a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind,
-        sums = sums_of(g, arguments.sums, operands),
-        of_a = matrix(a, g.M, g.K, TALL), of_b = matrix(b, g.N, g.K, WIDE // c.cluster),
-        made = all_made(kernel, kernel.node) }
+    local c, sums = cut(g), sums_of(g, arguments.sums, operands)
+    local cluster, blocks, in_parts = c.cluster, c.clusters * c.cluster, has_parts(c)
+    return { cluster = cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
+        tiles = in_parts and c.piles * cluster or 0, sums = sums, rounds = false,
+        boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // cluster) },
+        made = all_made(kernel, kernel.node), helpers = OF_PRODUCTS, file = "cuda/matmul.cu", block = "boxes",
+        arguments = { shape = arguments.shape, blocks = blocks, cluster = cluster, in_parts = in_parts,
+            a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind, sums = sums } }
+end
+
+-- As in hopper_attention.cu: queries of a tile, keys of a step, slices of the ring.
+local QUERIES, KEYS, RING = 128, 128, 4
+
+-- Bytes of keys and values of heads whose tiles follow each other: half of the cache of an H100 or H200.
+local CACHE = 24 << 20
+
+-- An operand of attention: `heads` heads from an element of each row of a parameter on.
+local function head_rows(name, of, first, heads, node, positions, stride)
+    return { parameter = name, of = of, first = first, columns = heads * node.attrs.d, rows = positions,
+        sheets = node.size.B, stride = stride, box_rows = QUERIES }
+end
+
+-- The operands of attention: three parameters, or columns of one.
+local function head_operands(node)
+    local a, s = node.attrs, node.size
+    local own, other = a.heads * a.d, a.kv_heads * a.d
+    local packed = not node.ins.key
+    return { head_rows("query", "query", 0, a.heads, node, s.T, s.Q),
+        head_rows("key", packed and "query" or "key", packed and own or 0, a.kv_heads, node, s.S, s.K or s.Q),
+        head_rows("value", packed and "query" or "value", packed and own + other or 0, a.kv_heads, node, s.S,
+            s.K or s.Q) }
+end
+
+--- The twin of attention, flops operations, whose template has these arguments; nil if it has none: a small one, other
+--- heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer queries or keys than half
+--- a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for other devices.
+function hopper.attention(kernel, flops, arguments)
+    local node = kernel.node
+    local s, a = node.size, node.attrs
+    local d = a.d
+    if not runs_here(kernel) or flops < LEAST or d ~= 64 and (d ~= 128 or node.ins.micro) then return nil end
+    if math.min(s.T, s.S) < QUERIES // 2 or node.ins.mask and s.S % 4 > 0 then return nil end
+    local heads, slice = s.B * a.heads, 2 * KEYS * d
+    local at_once = math.max(1, CACHE // (4 * s.S * d)) * (a.heads // a.kv_heads)
+    local list = ordered.copy(arguments)
+    list.tile = { at_once = math.min(at_once, heads), mask = node.ins.mask ~= nil }
+    return { blocks = math.min(BLOCKS, heads * ceil(s.T, QUERIES)), tiles = 0, rounds = true,
+        shared = 1024 + (1 + RING) * slice + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8, boxes = head_operands(node),
+        made = all_made(kernel, node), helpers = OF_ATTENTION, file = "cuda/hopper_attention.cu", block = "attend_boxes",
+        arguments = list }
 end
 
 --- The kernels that have a twin, in their order.
@@ -118,12 +184,10 @@ function hopper.of(kernels)
     return ordered.collect(kernels, function(kernel) return kernel.launch.twin and kernel or nil end)
 end
 
---- Bytes of memory for the parts of a product: two tiles for each block. nil: no kernel of these has a twin.
+--- Bytes of memory for the parts of products: the most that one of these kernels takes; 0: none does.
 function hopper.parts_bytes(kernels)
-    local most
-    for _, kernel in ipairs(hopper.of(kernels)) do
-        most = math.max(most or 0, 2 * kernel.launch.twin.blocks * TALL * WIDE * 4)
-    end
+    local most = 0
+    for _, kernel in ipairs(hopper.of(kernels)) do most = math.max(most, kernel.launch.twin.parts_bytes or 0) end
     return most
 end
 
@@ -139,37 +203,82 @@ local function wrapped(open, ...)
     return text.block(cuda.wrap("", open, list, ""):sub(#open + 1))
 end
 
-local BOXES = { "float *parts", "const __grid_constant__ ga_boxes a_boxes", "const __grid_constant__ ga_boxes b_boxes" }
 local PARTS, SUMS = { "const float *parts" }, { "float *parts" }
 local ROW = { "int row", "int column", "float (&sums)[8]" }
 
-local HELPERS = { "hopper gates", "hopper copies", "hopper clusters", "hopper groups", "hopper_product runs",
-    "hopper_product sums", "hopper_product products", "hopper_product totals", "hopper_compare compare" }
+-- The parameters of a twin behind those of the kernel.
+local function own_parameters(twin)
+    local list = { twin.parts_bytes and SUMS[1] or nil }
+    for _, box in ipairs(twin.boxes) do
+        list[#list + 1] = ("const __grid_constant__ ga_boxes %s_boxes"):format(box.parameter)
+    end
+    return list
+end
+
+-- The operands of a product whose sums are `eights` times four registers of a thread, as lines of inline PTX.
+local function registers(half, eights)
+    local count, names, list = 4 * eights, {}, {}
+    for v = 0, eights - 1, 4 do
+        local row, places = {}, {}
+        for k = v, v + 3 do
+            for e = 0, 3 do
+                row[#row + 1] = "%" .. 4 * k + e
+                places[#places + 1] = ('"+f"(d[%d][%d])'):format(k, e)
+            end
+        end
+        local last = v + 4 == eights
+        names[#names + 1] = ('"%s%s%s "'):format(v == 0 and "{" or "", table.concat(row, ", "), last and "}," or ",")
+        for k = 1, 16, 8 do
+            list[#list + 1] = table.concat(places, ", ", k, k + 7) .. (last and k > 1 and "" or ",")
+        end
+    end
+    return { half = half, eights = eights, wide = 8 * eights,
+        first = { count, count + 1, count + 2, count + 3, count + 4 },
+        names = text.block(table.concat(names, "\n")), registers = text.block(table.concat(list, "\n")) }
+end
+
+-- The functions that the twins of kernels call.
+local function functions(kernels, context, half)
+    local out, found = {}, {}
+    local function add(list)
+        if found[list] then return end
+        found[list] = true
+        for _, helper in ipairs(list) do
+            local file, block = helper:match "(%S+) (%S+)"
+            out[#out + 1] = context.template(("cuda/%s.cu"):format(file))(block, { half = half, type = half }).text
+        end
+    end
+    add(HELPERS)
+    for _, kernel in ipairs(kernels) do
+        local list = kernel.launch.twin.helpers
+        if list == OF_ATTENTION and not found[list] then
+            for _, eights in ipairs { 8, 16 } do
+                out[#out + 1] = context.template("cuda/hopper.cu")("head_products", registers(half, eights)).text
+            end
+        end
+        add(list)
+    end
+    add(COMPARE)
+    return out
+end
 
 --- The text of the twins of kernels, with the functions that they call.
 function hopper.text(kernels, context)
-    local out, half = { "#ifdef " .. hopper.GUARD .. "\n" }, text.ident(context.half)
-    for _, helper in ipairs(HELPERS) do
-        local file, block = helper:match "(%S+) (%S+)"
-        out[#out + 1] = context.template(("cuda/%s.cu"):format(file))(block, { half = half, type = half }).text
-    end
-    for _, kernel in ipairs(hopper.of(kernels)) do
+    local own = hopper.of(kernels)
+    local out = functions(own, context, text.ident(context.half))
+    table.insert(out, 1, "#ifdef " .. hopper.GUARD .. "\n")
+    for _, kernel in ipairs(own) do
         local twin, name, p = kernel.launch.twin, kernel.name, kernel.parameters
         local params = { names = text.block(names_of(p)),
             row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
-            boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, BOXES),
+            boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, own_parameters(twin)),
             parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
             sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
-        out[#out + 1] = context.template("cuda/matmul.cu")("boxes", { fn = text.ident(name), params = params,
-            shape = twin.shape, blocks = twin.blocks, cluster = twin.cluster, in_parts = twin.tiles > 0, a = twin.a,
-            b = twin.b, c = twin.c, behind = twin.behind, sums = twin.sums }).text
+        out[#out + 1] = context.template(twin.file)(twin.block,
+            ordered.copy(twin.arguments, { fn = text.ident(name), params = params })).text
     end
     out[#out + 1] = "#endif\n"
     return table.concat(out, "\n")
-end
-
-local function matrix_row(m, parameter)
-    return ("{%d, %d, %d, %d, %d}"):format(parameter, m.columns, m.rows, m.stride, m.box_rows)
 end
 
 -- The place of a parameter in the list.
@@ -179,46 +288,50 @@ local function place_of(kernel, name)
     end
 end
 
---- The number of a kernel's product in the table.
-function hopper.number(kernel) return "T_" .. kernel.name:upper() end
-
 local LAUNCH = [[
-/* A product that has two kernels, by the one that the start has chosen. */
-static void launch_product(queue *q, int twin, void **args) {
+/* A kernel that has a twin, or the twin, as the start has chosen. */
+static void launch_chosen(queue *q, int twin, void **args) {
     if (q->code == 0) q->code = ga_twins_launch(q->twins, q->stream, twin, args, q->e);
 }
 
 ]]
 
--- The row of a kernel's product in the table.
+-- A list of structs as an initializer.
+local function braces(rows) return "{" .. table.concat(rows, ", ") .. "}" end
+
+-- The row of a kernel in the table.
 local function table_row(kernel)
     local l, twin, upper = kernel.launch, kernel.launch.twin, kernel.name:upper()
-    local a, b = place_of(kernel, "a"), place_of(kernel, "b")
-    local half = kernel.parameters[a + 1]:match "(%w+) %*"
+    local half = kernel.parameters[place_of(kernel, twin.boxes[1].of) + 1]:match "(%w+) %*"
     local made = {}
     for kind, n, result in twin.made:gmatch "(%u+) (%d+) (%d)" do
         made[#made + 1] = ("{GA_MADE_%s, %s, %s}"):format(kind, n, result)
     end
+    local boxes = ordered.collect(twin.boxes, function(b)
+        return ("{%d, %d, %d, %d, %d, %d, %d}"):format(place_of(kernel, b.of), b.first, b.columns, b.rows, b.sheets,
+            b.stride, b.box_rows)
+    end)
     local fields = { (".name = \"%s\""):format(kernel.name), ".kernel = K_" .. upper,
         (".blocks = %d, .threads = %d, .shared = %d"):format(l.blocks, l.threads, l.shared),
-        (".own_blocks = %d, .own_shared = %d, .tiles = %d"):format(twin.blocks, SHARED, twin.tiles),
+        (".own_blocks = %d, .own_shared = %d, .tiles = %d"):format(twin.blocks, twin.shared, twin.tiles),
         twin.sums and (".sums = %d, .totals = %d"):format(ceil(twin.sums.count, 64) * twin.sums.parts,
             ceil(twin.sums.count, 1024)) or ".sums = 0",
-        ".half = GA_" .. half:upper(), ".a = " .. matrix_row(twin.of_a, a), ".b = " .. matrix_row(twin.of_b, b),
+        (".parts = %s, .rounds = %s"):format(tostring(twin.parts_bytes ~= nil), tostring(twin.rounds)),
+        ".half = GA_" .. half:upper(), ".operands = " .. #boxes, ".boxes = " .. braces(boxes),
         ".parameters = " .. #kernel.parameters, ".made = {" .. made[1] }
     made[#made] = made[#made] .. "}"
     table.move(made, 2, #made, #fields + 1, fields)
     return cuda.wrap("    ", ("[T_%s] = {"):format(upper), fields, "},")
 end
 
---- The number of a kernel's product in the table.
+--- The number of a kernel in the table.
 function hopper.number(kernel) return "T_" .. kernel.name:upper() end
 
---- The table of products with twins, and the function that launches them, for launch.c.
+--- The table of kernels with twins, and the function that launches them, for launch.c.
 function hopper.table(kernels)
     local own = hopper.of(kernels)
     return cuda.wrap("", "enum { ", ordered.collect(own, hopper.number), " };") .. "\n\n"
-        .. "/* Products that a device of sm_90 computes by one of two kernels: see runtime/device/twins.h. */\n"
+        .. "/* Kernels for which a device of sm_90 has two: see runtime/device/twins.h. */\n"
         .. "static const ga_twin TWIN_LIST[TWINS] = {\n" .. table.concat(ordered.collect(own, table_row), "\n")
         .. "\n};\n\n" .. LAUNCH
 end

@@ -4,6 +4,7 @@ local attention = require "emit.kernels.attention"
 local c_text = require "emit.targets.c_text"
 local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
+local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
 local ops = require "emit.targets.ops"
 local tensor = require "emit.targets.cuda.tensor"
@@ -11,17 +12,17 @@ local text = require "base.text"
 
 local ceil = launches.ceil
 
--- The C condition that hides pairs in a tile of keys from j0 on; the tile may reach beyond the last key. of_keys: the
--- mask of these keys is in shared memory, by that name.
+-- The C condition that hides pairs in a tile of keys from j0 on; the tile may reach beyond the last key. mask: the
+-- condition that the mask hides key j.
 --   visible.hidden    whether query i does not see key j
 --   visible.edge      whether a tile with queries from i0 on and KEYS keys from j0 on has pairs that are hidden
-local function add_hidden(arguments, node, of_keys)
+local function add_hidden(arguments, node, mask)
     local shape = arguments.shape
     local hidden = { "j >= " .. shape.keys.text }
     local edge = { "j0 + KEYS > " .. shape.keys.text }
     if node.attrs.causal then hidden[2], edge[2] = "j > i", "j0 + KEYS > i0 + 1" end
     if node.ins.mask then
-        hidden[#hidden + 1] = of_keys and "of_keys[j - j0] == 0" or ("mask[%s + j] == 0"):format(shape.key_row.text)
+        hidden[#hidden + 1] = mask or ("mask[%s + j] == 0"):format(shape.key_row.text)
         edge = { "true" }
     end
     arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
@@ -109,13 +110,24 @@ local function on_tensor_cores(arguments, node, kernel)
     if tile.mask then
         kernel.launch.shared = kernel.launch.shared + 4 * math.max(2 * tile.rows, backward and own or 0)
     end
-    add_hidden(arguments, node, tile.mask)
+    add_hidden(arguments, node, tile.mask and "of_keys[j - j0] == 0")
     arguments.tile = tile
 end
 
-local function add_form(arguments, node, kernel, _, dtype)
+-- The twin of a kernel for sm_90a (targets/cuda/hopper.lua), which has its mask as bits of registers.
+local function add_twin(arguments, node, kernel, op)
+    if node.op ~= "attend" then return end
+    local own = { shape = arguments.shape, softmax = arguments.softmax, dropout = arguments.dropout,
+        visible = { stop = arguments.visible.stop } }
+    add_hidden(own, node, "!(seen[e % 2] >> 2 * v & 1)")
+    kernel.launch.twin = hopper.attention(kernel, op.cost(node).flops, own)
+    if kernel.launch.twin then kernel.matrix = "attends" end
+end
+
+local function add_form(arguments, node, kernel, op, dtype)
     if tensor.takes(kernel) and fits(node) then
         on_tensor_cores(arguments, node, kernel)
+        add_twin(arguments, node, kernel, op)
     else
         add_hidden(arguments, node)
         by_threads(arguments, node, kernel, dtype)

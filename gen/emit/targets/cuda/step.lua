@@ -182,7 +182,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
     for _, kernel in ipairs(kernels) do out[#out + 1] = kernel.text end
-    if hopper.parts_bytes(kernels) then out[#out + 1] = hopper.text(kernels, context) end
+    if #hopper.of(kernels) > 0 then out[#out + 1] = hopper.text(kernels, context) end
     return table.concat(out, "\n")
 end
 
@@ -207,7 +207,7 @@ local function launcher(kernel)
     table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
     out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
     if l.twin then
-        out[#out + 1] = ("    launch_product(q, %s, args);\n}\n"):format(hopper.number(kernel))
+        out[#out + 1] = ("    launch_chosen(q, %s, args);\n}\n"):format(hopper.number(kernel))
         return table.concat(out, "\n")
     end
     local list = { "q", "K_" .. kernel.name:upper(), l.blocks and tostring(l.blocks) or "blocks_over(count)",
@@ -243,7 +243,7 @@ local function launch_text(kernels, header)
         functions[i] = launcher(kernel)
         if not kernel.launch.blocks then over = BLOCKS_OVER end
     end
-    if hopper.parts_bytes(kernels) then over = hopper.table(kernels) .. over end
+    if #hopper.of(kernels) > 0 then over = hopper.table(kernels) .. over end
     return table.concat({
         header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
         cuda.wrap("", "enum { ", numbers, " };"), "",
@@ -393,7 +393,7 @@ local function step_text(g, config, context, header)
     local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
     local hosted = filed or placed.is_used(g)
-    local twins = hopper.parts_bytes(context.kernels) ~= nil
+    local twins = #hopper.of(context.kernels) > 0
     local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",

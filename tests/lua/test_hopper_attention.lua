@@ -1,0 +1,185 @@
+-- Attention for sm_90a (templates/cuda/hopper_attention.cu) on the device library, which has its instructions by the
+-- rules of PTX. GAGEN_TWINS=all takes each twin that compares right with the kernel of sm_80.
+local devices = dofile "tests/lua/devices.lua"
+local attended = dofile "tests/lua/attended.lua"
+local ptx = dofile "tests/lua/ptx.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- The part of a number by which a rounding changes it at most.
+local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
+
+-- Forms of attention, of three rows, that one block computes: in the first it has six tiles and 18 slices, over four
+-- rings. Heads of one panel and two; ends of queries and keys inside of a tile; keys that no query sees, queries that see
+-- all, keys hidden in some rows and all keys hidden (row 3).
+local CASES = {
+    { "causal, in one tensor", T = 140, heads = 1, d = 64, packed = true, causal = true },
+    { "masked, dropout", T = 68, heads = 2, kv_heads = 1, d = 64, causal = true, mask = true, dropout = 0.2 },
+    { "grouped, large heads", T = 64, S = 130, heads = 2, kv_heads = 1, d = 128 },
+    { "causal, fewer keys", T = 130, S = 65, heads = 1, d = 64, causal = true },
+    { "masked, other keys", T = 64, S = 132, heads = 1, d = 64, mask = true },
+    { "large heads, causal", T = 65, heads = 1, d = 128, causal = true, packed = true },
+}
+
+-- Those of `make test`.
+local function some(t) return t.all and CASES or { CASES[1], CASES[2], CASES[3] } end
+
+local function build(t, programs, name, cases, precision, target, blocks)
+    return attended.build(t, programs, "hopper_attention_" .. name, cases, precision, '"' .. target .. '"',
+        target == "cuda" and { "--dev", devices.small_twins(t, programs, blocks or 1) } or nil, true)
+end
+
+-- A run's folder of dumps; no twin of it may be refused.
+local function run(t, programs, p, env)
+    local folder = t.temp()
+    local result = programs.train(p, { "--cycles", 1, "--dump", folder, env = env })
+    assert(not result.err:find("sm_90a", 1, true), result.err)
+    return folder
+end
+
+-- Twins of attention in a program's table.
+local function twins(p)
+    return select(2, host.read(p.folder .. "/launch.c"):gsub('= {%.name = "attend', ""))
+end
+
+-- === results =====================================================================================
+
+for _, precision in ipairs { "bf16", "f16" } do
+    add(precision .. ": every form, by twins alone, is that of the C target", function(t)
+        if precision == "f16" then t.long() end
+        devices.needs_arch(t, 90)
+        local programs, environment = devices.open(t)
+        local p = build(t, programs, "forms", some(t), precision, "cuda")
+        t.equal(twins(p), #some(t))
+        local found = run(t, programs, p, environment(devices.forced(devices.checked(1))))
+        local oracle = programs.dump(build(t, programs, "forms", some(t), precision, "c"), { "--cycles", 1 })
+        programs.close(found, oracle, 4 * U[precision], { "gradients" }, programs.distance)
+    end)
+end
+
+-- A block has three tiles of two steps: three rings.
+local SMALL = { { "several tiles", T = 66, S = 130, heads = 1, d = 64 } }
+
+add("the order of threads, copies and blocks, and their number, change no bit", function(t)
+    devices.needs_arch(t, 90)
+    local programs, environment = devices.open(t)
+    local one = build(t, programs, "small", SMALL, "bf16", "cuda")
+    local expected = run(t, programs, one, environment(devices.forced()))
+    local several = build(t, programs, "blocks", SMALL, "bf16", "cuda", 3)
+    programs.identical(run(t, programs, several, environment(devices.forced())), expected, { "gradients" })
+    for seed = t.all and 1 or 2, t.all and 3 or 2 do
+        programs.identical(run(t, programs, one, environment(devices.forced(devices.checked(seed)))), expected,
+            { "gradients" })
+    end
+end)
+
+-- === each wait, arrival, fence and barrier is needed ==============================================
+
+local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();", "ga_gate_expect%b();",
+    "if %(speaks[^\n]-%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%d>%(%);",
+    "__syncthreads%(%);" }
+
+-- The parts of a text that are the functions of hopper_attention.cu and the twin.
+local function parts_of(text)
+    local function part(first, last)
+        local from = assert(text:find(first))
+        return { from, (assert(text:find(last, from, true))) }
+    end
+    return { part("template <int D> GA_DEVICE ga_head_memory<D> ga_head_open", "GA_DEVICE void ga_keys_seen"),
+        part("\nGA_KERNEL%(384, 1%) attend[%w_]+_boxes", "\n}") }
+end
+
+-- A run of the small program with this text of kernels and these settings.
+local function edited(t, text, settings)
+    local programs, environment = devices.open(t)
+    local folder = t.temp()
+    t.write(folder .. "/kernels.cu", text)
+    local env = environment(settings)
+    env[#env + 1] = "GAGEN_KERNELS=" .. folder
+    return programs.train(build(t, programs, "small", SMALL, "bf16", "cuda"),
+        { "--cycles", 1, env = env, status = false })
+end
+
+add("found: each wait, arrival, fence, commit and barrier left out", function(t)
+    devices.needs_library(t)
+    local text = host.read(build(t, devices.open(t), "small", SMALL, "bf16", "cuda").folder .. "/kernels.cu")
+    local count = devices.each_left_out(t, text, parts_of(text), CALLS, function(changed, switch)
+        local settings = devices.forced(devices.checked(1))
+        settings[#settings + 1] = switch
+        return edited(t, changed, settings)
+    end, "device: [bdmruw]")
+    t.equal(count, 19)
+end)
+
+add("a twin with wrong weights, scores or rows is not taken", function(t)
+    devices.needs_library(t)
+    local text = host.read(build(t, devices.open(t), "small", SMALL, "bf16", "cuda").folder .. "/kernels.cu")
+    local changes = { { "pair(weight[k][0], weight[k][1])", "pair(weight[k][1], weight[k][0])" },
+        { "(score, x + step, y + step);", "(score, x + step, y);" } }
+    for _, change in ipairs(changes) do
+        local from, to = assert(text:find(change[1], 1, true))
+        local result = edited(t, text:sub(1, from - 1) .. change[2] .. text:sub(to + 1), devices.forced())
+        t.equal(result.status, 0)
+        t.match(result.err, "attend[%w_]+: %d+ results of its kernel for sm_90a are wrong, mma%.sync computes it")
+    end
+end)
+
+-- === compilers and plan ===================================================================================
+
+-- A text with all functions, and of kernels the twins of attention alone.
+local function twins_alone(text)
+    local out, done = {}, 0
+    for at, name in text:gmatch "\n()GA_KERNEL%([^)]*%) ([%w_]+)%(" do
+        if not name:find "^attend[%w_]*_boxes$" then
+            out[#out + 1] = text:sub(done + 1, at - 1)
+            done = select(2, assert(text:find("\n}\n", at, true)))
+        end
+    end
+    return table.concat(out) .. text:sub(done + 1)
+end
+
+add("NVRTC compiles every form for sm_90a without spills, by boxes and products of warpgroups", function(t)
+    local programs, _, build_folder = devices.open(t)
+    local folder = t.temp()
+    for _, precision in ipairs { "bf16", t.all and "f16" or nil } do
+        local p = build(t, programs, "forms", some(t), precision, "cuda")
+        local path = t.root .. "/" .. folder .. "/kernels.cu"
+        t.write(folder .. "/kernels.cu", twins_alone(host.read(p.folder .. "/kernels.cu")))
+        local checked = t.run { build_folder .. "/device/nvrtc_check", path, "90a" }
+        if checked.status == 77 then t.not_run("no libnvrtc here") end
+        t.equal(checked.status, 0, checked.err)               -- nor are products serialized
+        local listed = t.run { build_folder .. "/device/nvrtc_check", "--ptx", path, "90a" }
+        local count = 0
+        for name, kernel in pairs(ptx.kernels(listed.out)) do
+            count = count + 1
+            t.match(checked.out, name .. " +168 registers +0 bytes shared +0 bytes stack +0 bytes spilled")
+            assert(kernel.has["wgmma.mma"] and kernel.has["cp.async"], name)
+            t.equal(kernel.looped, 0, name .. ": loads of fewer than 16 bytes in its loops")
+        end
+        t.equal(count, #some(t))
+    end
+end)
+
+-- Large shapes: one with a twin, then others: other heads, few queries, few keys, a mask whose rows are no whole
+-- chunks, large heads with draws.
+local LARGE = { { "a twin", T = 1024, heads = 7, d = 64, causal = true }, { "other heads", T = 1024, heads = 8, d = 96 },
+    { "few queries", T = 63, S = 4096, heads = 16, d = 64 }, { "few keys", T = 4096, S = 63, heads = 16, d = 64 },
+    { "odd mask", T = 1025, heads = 8, d = 64, mask = true },
+    { "draws", T = 1024, heads = 4, d = 128, dropout = 0.1 } }
+
+add("the plan predicts attention with a twin by the rate of the twin", function(t)
+    local programs = devices.open(t)
+    local spec = attended.write(t, programs, "hopper_attention_plan", LARGE, "bf16", '"cuda"', true)
+    local count = 0
+    for _, kernel in ipairs(programs.plan({ spec = spec }).kernels) do
+        if kernel.fn:find "^attend_%d" then
+            count = count + 1
+            local rate = kernel.fn:find "^attend_3x1024x448" and 490e12 or 400e12
+            t.near(kernel.predicted_us, math.max(kernel.flops / rate, kernel.bytes / 4.3e12) * 1e6, 1e-9)
+        end
+    end
+    t.equal(count, #LARGE)
+end)
+
+return tests
