@@ -71,7 +71,11 @@ local function made(name, t, shape, is_result)
     if #t.shape == 0 then return t.moves and "REAL 1 0" or "NUMBER 0 0" end
     local kind = KIND[t.dtype] or t.kind == "scalar" and "ZERO" or "REAL"
     local n = ceil(graph.elements(shape) // shape[#shape] * (t.row or shape[#shape]), WHOLE) * WHOLE
-    if t.dtype == "i32" then kind, n = INTEGERS[name] or "ZERO", 4 * n elseif t.dtype == "micro" then kind, n = "ZERO", 48 * n end
+    if t.dtype == "i32" then
+        kind, n = INTEGERS[name] or "ZERO", 4 * n
+    elseif t.dtype == "micro" then
+        kind, n = "ZERO", 48 * n
+    end
     return ("%s %d %d"):format(kind, n, is_result and 1 or 0)
 end
 
@@ -107,7 +111,8 @@ local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 
 -- The functions that twins of each kind call, besides those that all do.
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
-local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product sums", "hopper_product products", "hopper_product totals" }
+local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product sums", "hopper_product products",
+    "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local COMPARE = { "hopper_compare compare" }
 
@@ -175,7 +180,8 @@ function hopper.attention(kernel, flops, arguments)
     list.tile = { at_once = math.min(at_once, heads), mask = node.ins.mask ~= nil }
     return { blocks = math.min(BLOCKS, heads * ceil(s.T, QUERIES)), tiles = 0, rounds = true,
         shared = 1024 + (1 + RING) * slice + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8, boxes = head_operands(node),
-        made = all_made(kernel, node), helpers = OF_ATTENTION, file = "cuda/hopper_attention.cu", block = "attend_boxes",
+        made = all_made(kernel, node), helpers = OF_ATTENTION,
+        file = "cuda/hopper_attention.cu", block = "attend_boxes",
         arguments = list }
 end
 
