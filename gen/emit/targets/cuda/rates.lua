@@ -11,8 +11,8 @@
 -- cluster    of twins in clusters of two: the columns of a slice are copied once for both tiles, so each takes 32768
 --            bytes. It is less than the 788e12 that large products reach on an H200.
 -- attends    of attention with a twin: for each pair of a query and a key a multiprocessor takes as long for the
---            exponential, of which it has 16 in a clock, as for the 256 operations of a head of 64 elements at the rate of
---            the data sheet. The half of that rate is what is left if nothing runs beside each other.
+--            exponential, of which it has 16 in a clock, as for the 256 operations of a head of 64 elements at the rate
+--            of the data sheet. The half of that rate is what is left if nothing runs beside each other.
 -- bytes      per second: 90 % of the 4.8e12 of its data sheet, as copies reach
 -- link       bytes per second between host and device: 80 % of the 63e9 of sixteen lanes of PCIe 5.0
 -- call_us    between two nodes of a graph
