@@ -18,7 +18,7 @@ local options = dofile "bench/options.lua"
 local rates = require "emit.targets.cuda.rates"
 local sides = dofile "bench/sides.lua"
 
--- What is measured: count is what a row has of the unit. small: what differs with SMALL.
+-- The measured specs: count is what a row has of the unit. small: what differs with SMALL.
 local CONFIGS = {
     gpt2 = { title = "GPT-2 124M, 1024 tokens", model = "gpt", sizes = { 12, 12, 768, 50257, 1024 }, rows = 32,
         accumulate = 4, unit = "tokens", count = 1024,

@@ -48,7 +48,7 @@ function options.flag(name)
     return text == "1"
 end
 
---- What a command says, without the spaces around it; nil if it fails.
+--- The output of a command, without the spaces around it; nil if it fails.
 function options.output(...)
     local status, text = host.run { quiet = true, ... }
     return status == 0 and text:match("^%s*(.-)%s*$") or nil
@@ -62,7 +62,7 @@ local function lock(out)
     return file
 end
 
---- What all drivers have: { march, profile, results, gagen, out, lock = what keeps others from `out` until it ends }.
+--- The settings of all drivers: { march, profile, results, gagen, out, lock = keeps others from `out` }.
 function options.common()
     local o = { march = host.environment "MARCH", results = host.environment "RESULTS" or "bench/results",
         gagen = host.environment "GAGEN" or "out/gagen", out = host.absolute(assert(host.environment "OUT")) }

@@ -32,7 +32,7 @@ double ga_workers_expected(const char *test, double guess);
  * their order. */
 int ga_workers_run(ga_tasks *list, int count);
 
-/* Which of the processes this is, from 1, or 0 where there is only one. */
+/* The number of this process, from 1, or 0 where there is only one. */
 int ga_workers_number(void);
 
 ga_time ga_workers_now(void);

@@ -51,7 +51,7 @@ end
 
 local HEAD = [[
 ---@meta
--- What a spec of gagen may use. Made by: gagen help --annotations > gagen.d.lua
+-- The words, layers and options of a spec of gagen. Made by: gagen help --annotations > gagen.d.lua
 -- In .luarc.json beside the specs: { "workspace.library": ["gagen.d.lua"], "runtime.version": "Lua 5.4" }
 
 ---@class gagen.tensor

@@ -130,7 +130,7 @@ function graph.written(out)
     return shape
 end
 
---- What a node sees of a tensor under this name: the shape, and whether that is a run of its rows.
+--- The shape that a node sees of a tensor under this name, and whether that is a run of its rows.
 function graph.seen(node, name, tensor)
     local out = node.outs[name]
     if out and out.tensor == tensor and out.columns then return graph.written(out), false end

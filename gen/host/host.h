@@ -1,6 +1,6 @@
 /* host.h: the C host of gagen: the Lua state it runs in and the table `host` it offers gagen's Lua.
  *
- * Functions of the Lua table `host`. Those that touch the system return nil, message on failure;
+ * Functions of the Lua table `host`. The ones that touch the system return nil, message on failure;
  * wrong argument types raise an error, which is a defect of the caller.
  *   arguments              array of the command line, without --dev DIR
  *   version, lua_release   texts

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The arguments: fields of the table at index 1. What they point to stays in that table. */
+/* The arguments: fields of the table at index 1. Their strings stay in that table. */
 typedef struct request {
     const char *kind;
     const char *file[2 * GA_PARTS];

@@ -10,7 +10,7 @@
 -- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
 -- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
 -- A bucket that begins or ends inside of a layer starts behind the node, in the iteration, that completes it. For all
--- other buckets a loop counts as one node. What a cycle collects is complete before the backward pass: its
+-- other buckets a loop counts as one node. Sums that a cycle collects are complete before the backward pass: their
 -- bucket starts behind the first gradient, so that a backward pass from the output's gradient starts it too.
 local bucket_spans = require "graph.bucket_spans"
 local diag = require "base.diag"

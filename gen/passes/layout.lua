@@ -205,8 +205,8 @@ local function panelled(g, builder, param, kind)
     return view
 end
 
--- The weight of a convolution with these attributes by octets of the planes "x" or "dy". What the gradient of the input
--- reads depends on the extents of the planes.
+-- The weight of a convolution with these attributes by octets of the planes "x" or "dy". That of the input's gradient
+-- depends on the extents of the planes.
 local function by_octets(g, builder, param, attrs, planes)
     local kind = planes == "x" and "octets" or ("turned_%dx%d"):format(attrs.height, attrs.width)
     return view_of(g, builder, param, kind, function(name)

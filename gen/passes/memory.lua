@@ -168,7 +168,7 @@ local function place_flat(g)
     return views
 end
 
--- What a block of the timeline is called: its value, the values that a region hands on, a region's working memory.
+-- The name of a block of the timeline: its value, the values that a region hands on, a region's working memory.
 local function name_of(key)
     if key.op == "times" then return key.name .. ", an iteration" end
     if key.region then return key.arg.name end

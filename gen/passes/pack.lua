@@ -45,7 +45,7 @@ local function take(tree, block)
     end
 end
 
--- What is taken at any time of a block, as a list of sets: blocks whose time is longer, then all others.
+-- The places that are taken at any time of a block, as a list of sets: blocks whose time is longer, then all others.
 local function taken(tree, block)
     local sets = {}
     for _, time in ipairs(times_of(block)) do

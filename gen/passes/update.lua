@@ -112,7 +112,7 @@ end
 
 -- === the gradient is measured ====================================================================
 
--- What the spec does to the mean gradient before it is measured: nothing, or it is written back.
+-- Whether the spec changes the mean gradient before it is measured: then it is written back.
 local function rewrites(config) return (config.clip and config.clip.value or config.gradient) ~= nil end
 
 -- Whether the weights of the cycle are summed up before the gradient is measured: it is changed, or parameters have
@@ -159,7 +159,7 @@ local function measure_run(g, config, s, step, part)
     return out
 end
 
--- g.norm = { tiles, groups = the runs of each, ends = the first tile behind those of each group }. What others have is
+-- g.norm = { tiles, groups = the runs of each, ends = the first tile behind those of each group }. Other ranges are
 -- measured only where that writes a gradient that all ranks have.
 local function measure(g, config, step)
     local partials, ranks = {}, config.mode.ranks

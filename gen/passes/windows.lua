@@ -16,7 +16,7 @@ local pack = require "passes.pack"
 
 local windows = { name = "windows", doc = "memory for the gradients of a micro-step that are exchanged at once" }
 
--- One block of memory for each bucket, or for all buckets of a region. Those that a loop starts layer by layer share a
+-- One block of memory for each bucket, or for all buckets of a region. Buckets that a loop starts by layers share a
 -- ring of two windows.
 local function blocks_of(g)
     local list, by_item, complete = {}, {}, {}

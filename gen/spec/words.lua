@@ -311,7 +311,7 @@ words.model = { name = "model", required = true, usage = "model { layer, ... } |
     doc = "the layers in order, or a function from the fields of the batch to the result",
     example = 'model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }' }
 
---- What a field of a word is in a spec that does not say it.
+--- The value of a word's field in a spec that does not give one.
 function words.default(word, name)
     for _, f in ipairs(words.find(word).fields) do
         if f.name == name then return f.default end

@@ -72,7 +72,8 @@ static void $fn($params) {
             const size_t head = (row + i0 + i) * HEADS + h;
             const real factor = total[i] == 0 ? 0 : 1 / total[i];
             for (int c = 0; c < D; c++) y[head * D + c] = $result;
-            lse[head] = total[i] == 0 ? 0 : largest[i] * $(softmax.scale) + $(softmax.log)(total[i]);
+            lse[row * HEADS + h * T + i0 + i] =
+                total[i] == 0 ? 0 : largest[i] * $(softmax.scale) + $(softmax.log)(total[i]);
         }
     }
 //% if tile.registers then
@@ -159,23 +160,24 @@ static void $fn($params) {
     }
 }
 
-//@ attend_delta(fn, params, source, half, rows, heads, d)
-/* $fn: dy . y for each of $heads heads of $d elements
+//@ attend_delta(fn, params, source, half, rows, heads, T, d)
+/* $fn: dy . y for each of $heads heads of $d elements; those of a head's $T positions lie behind each other
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows, HEADS = $heads, D = $d, TILE = 64 };
+    enum { ROWS = $rows, T = $T, HEADS = $heads, D = $d, TILE = 64 };
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const size_t from = (size_t)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
-//% if half then
         for (size_t i = from * HEADS; i < to * HEADS; i++) {
+            const size_t row = i / HEADS, at = (row / T * HEADS + i % HEADS) * T + row % T;
+//% if half then
             real d[D], out[D];
             widen_row(d, dy + i * D, D);
             widen_row(out, y + i * D, D);
-            delta[i] = row_dot(d, out, D);
-        }
+            delta[at] = row_dot(d, out, D);
 //% else
-        for (size_t i = from * HEADS; i < to * HEADS; i++) delta[i] = row_dot(dy + i * D, y + i * D, D);
+            delta[at] = row_dot(dy + i * D, y + i * D, D);
 //% end
+        }
     }
 }
 
@@ -326,12 +328,12 @@ real level[QUERIES];
 int seen[QUERIES];
 for (int i = 0; i < n; i++) {
     seen[i] = tile_hide(p + i * KEYS, KEYS, $(visible.last), $(visible.mask));
-    level[i] = lse[(row + i0 + i) * HEADS + h];
+    level[i] = lse[row * HEADS + h * T + i0 + i];
 }
 rows_exp(p, KEYS, n, seen, $(softmax.scale), level);
 for (int i = 0; i < n; i++) {
     real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
-    const real mean = delta[(row + i0 + i) * HEADS + h];
+    const real mean = delta[row * HEADS + h * T + i0 + i];
 //% if dropout then
     real kept[KEYS];
     draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);

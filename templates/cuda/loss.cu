@@ -383,18 +383,20 @@ GA_KERNEL($threads) $fn($params) {
     ga_copy((ga_sums *)sums, &here);
 }
 
-//@ hit(fn, params, source, threads, type, x, best, rows, C, row)
+//@ hit(fn, params, source, threads, rows, C, row)
 /* $fn: 1 where the first of the largest logits is the target's, else 0; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C };
+    enum { C = $C, ROW = $(row.apart), FEW = $(row.few), THREADS = $threads }; /* ROW: from one row to the next */
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + (ga_int64)$row * i;
-    int best = threadIdx.x < C ? (int)threadIdx.x : 0;
-//% if C > 32 then
-    for (int c = best + GA_LANES; c < C; c += GA_LANES) best = $x > $best ? c : best;
-//% end
-    real largest = $best;
+    int best = C;
+    real largest = -ga_infinity((real)0);
+    ga_each_of_row<C, ROW, THREADS, FEW>(logits + i * ROW, i, [&](int c, real x) {
+        if (c == 0 || x > largest) { /* the first one stays, even where it is no number */
+            largest = x;
+            best = c;
+        }
+    });
     for (int step = GA_LANES / 2; step > 0; step /= 2) {
         const real other = __shfl_xor_sync(GA_ALL_LANES, largest, step);
         const int at = __shfl_xor_sync(GA_ALL_LANES, best, step);
@@ -406,18 +408,18 @@ GA_KERNEL($threads) $fn($params) {
     if (threadIdx.x == 0) y[i] = best == target[i];
 }
 
-//@ top_hit(fn, params, source, threads, type, x, own, rows, C, row, k)
+//@ top_hit(fn, params, source, threads, type, own, rows, C, row, k)
 /* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
  * the greatest, and 0 if it is the target's; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C };
+    enum { C = $C, ROW = $(row.apart), FEW = $(row.few), THREADS = $threads }; /* ROW: from one row to the next */
     const ga_int64 i = blockIdx.x;
-    const $type *row = logits + (ga_int64)$row * i;
+    const $type *row = logits + i * ROW;
     const bool counts = target[i] != IGNORE;
     const real own = counts ? $own : (real)0;
     int greater = 0;
-    for (int c = threadIdx.x; c < C; c += GA_LANES) greater += !($x <= own);
+    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int, real x) { greater += !(x <= own); });
     for (int step = GA_LANES / 2; step > 0; step /= 2) greater += __shfl_xor_sync(GA_ALL_LANES, greater, step);
     if (threadIdx.x == 0) y[i] = counts && greater < $k;
 }

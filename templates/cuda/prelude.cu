@@ -5,7 +5,7 @@ typedef unsigned int ga_uint32;
 typedef long long ga_int64;
 typedef unsigned long long ga_uint64;
 
-/* What a kernel may know of its micro-batch, as the host has it (runtime/data/data.h). */
+/* The facts of a micro-batch that a kernel may read, as the host has it (runtime/data/data.h). */
 typedef struct ga_micro {
     ga_int64 rows;      // true rows; those behind have weight 0
     ga_int64 before;    // micro-steps of the cycle before this one, on each rank

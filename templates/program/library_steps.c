@@ -168,7 +168,7 @@ static void handle_gradients(ga_worker *w, model *m) {
 }
 
 //@ micro(name)
-/* What the next micro-step needs to know of its cycle. */
+/* Sets the facts that the next micro-step needs of its cycle. */
 static int begin_micro($name *p, bool by_grad, ga_err *e) {
     model *m = &p->m;
     const ga_epochs epochs = ga_loader_epochs(&m->data);

@@ -26,7 +26,7 @@ static ga_comm_counts counted(const model *m) {
     return (ga_comm_counts){.collectives = c->collectives, .bytes = c->collective_bytes};
 }
 
-/* What the device has done, for the log. */
+/* The work of the device, for the log. */
 static void log_device(model *m) {
     const ga_device_facts *f = ga_device_get_facts(m->device);
     const ga_device_counters *c = ga_device_get_counters(m->device);
@@ -318,7 +318,7 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 }
 
 //@ missing_feature(tests)
-/* What this program was built for and the CPU does not have, or NULL. */
+/* The feature that this program was built for and the CPU does not have, or NULL. */
 static const char *missing_feature(void) {
     $tests
     return NULL;

@@ -89,7 +89,7 @@ enum {
     $device_arenas
 };
 
-/* What the device is sent as a whole: a cycle from either slot of the ring, one micro-step. */
+/* Work that the device is sent as a whole: a cycle from either slot of the ring, one micro-step. */
 enum {
     $graphs
 };
@@ -132,7 +132,7 @@ typedef struct step {
     $step_fields
 } step;
 
-/* What goes between host and device beside batches; pinned memory. */
+/* Memory between host and device beside batches; pinned. */
 typedef struct transfer {
     step step[2];            /* of the cycles whose batches are in the slots of the ring */
     double stop;             /* what this rank was asked for: ga_stop_requests */
@@ -142,7 +142,7 @@ typedef struct transfer {
 $sum_names
 $small
 
-/* What one update needs beside the gradient: computed once, in double, by decide(). */
+/* Numbers that one update needs beside the gradient: computed once, in double, by decide(). */
 typedef struct step {
     real seed;               /* $(times)gradient of the cycle's mean loss with respect to one row's loss */
     bool skip;               /* leave parameters and state as they are */
@@ -163,7 +163,7 @@ typedef struct step {
 } step;
 
 //@ saved(parameters, gradients, rests, arrays, files)
-/* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
+/* The arrays of a checkpoint: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
     ga_array $parameters, gradient[$gradients];
     ga_array state[STATES ? STATES : 1];

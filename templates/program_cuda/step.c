@@ -269,33 +269,14 @@ static int start_micros(model *m, int slot, int r, ga_err *e) {
     return read_back(m, slot, e);
 }
 
-//@ cycle(name)
-/* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between
- * both, the next one is started too, before the host waits for this one: the device waits for nobody. */
-int $(name)_model_cycle(model *m, int r, ga_err *e) {
-    const int slot = m->slot, graph = cycle_graph(r);
-    GA_TRY(ga_cycle_begin(&m->count, r, e));
-    m->transfer->stop = ga_stop_requests();
-    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
-    if (graph < 0) {
-        GA_TRY(start_micros(m, slot, r, e));
-    } else {
-        if (!m->begun) GA_TRY(start_graph(m, slot, graph, e));
-        for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
-    }
-    m->slot = !slot;
-    const int next = ga_loader_ahead(m->loader), next_graph = cycle_graph(next);
-    m->ahead = next > 0;
-    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
-    m->begun = m->goes_on && next_graph >= 0 && ga_stop_requests() == 0;
-    if (m->begun) GA_TRY(start_graph(m, m->slot, next_graph, e));
-    GA_TRY(finish(m, slot, e));
-    return commit(m, e);
-}
-
-//@ hosted_cycle(name)
+//@ cycle(name, hosted)
+//% if hosted then
 /* While a cycle is computed, the batches of the next one are sent. The next one starts when the host has made its part
  * of the update. */
+//% else
+/* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between
+ * both, the next one is started too, before the host waits for this one: the device waits for nobody. */
+//% end
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     const int slot = m->slot, graph = cycle_graph(r);
     GA_TRY(ga_cycle_begin(&m->count, r, e));
@@ -304,13 +285,22 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
     if (graph < 0) {
         GA_TRY(start_micros(m, slot, r, e));
     } else {
+//% if hosted then
         GA_TRY(start_graph(m, slot, graph, e));
+//% else
+        if (!m->begun) GA_TRY(start_graph(m, slot, graph, e));
+//% end
         for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
     }
     m->slot = !slot;
     const int next = ga_loader_ahead(m->loader);
     m->ahead = next > 0;
     if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
+//% if not hosted then
+    const int next_graph = cycle_graph(next);
+    m->begun = m->goes_on && next_graph >= 0 && ga_stop_requests() == 0;
+    if (m->begun) GA_TRY(start_graph(m, m->slot, next_graph, e));
+//% end
     GA_TRY(finish(m, slot, e));
     return commit(m, e);
 }

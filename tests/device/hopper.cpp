@@ -2,7 +2,7 @@
 // (TMA), products of warpgroups that read shared memory by descriptors (wgmma).
 //
 // A box lands as late as it may, or at once, by the seed. Products are computed when all 128 threads have asked for
-// them, but their registers hold NaNs until each thread waits for its group. Which of these accesses are in order is
+// them, but their registers hold NaNs until each thread waits for its group. The order of these accesses is
 // known by a clock per thread: `seen` of a thread has, for each other one, how many of its moments came before. Clocks
 // are joined at mbarriers (an arrival gives, a wait takes), at __syncthreads and at __syncwarp.
 #include <cmath>

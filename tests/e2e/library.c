@@ -197,7 +197,7 @@ static void misuse(looped *m) {
 
 /* -- handlers, parameters, measures ------------------------------------------------------------ */
 
-/* What a handler has seen: tensors, and the sum of squares of their elements. */
+/* Facts that a handler has seen: tensors, and the sum of squares of their elements. */
 typedef struct seen {
     int tensors;
     double squares;

@@ -60,12 +60,14 @@ function devices.ordered(seed)
     return { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
 end
 
--- The folder of the dump of a run with these options, and the losses of its updates.
+-- The folder of the dump of a run with these options, the losses of its updates, and what its evaluations say.
 local function trained(t, programs, p, o)
     local folder, losses = t.temp(), {}
     table.move({ "--dump", folder }, 1, 2, #o + 1, o)
     for _, event in ipairs(programs.events(p, o)) do
-        if event.event == "update" then losses[#losses + 1] = event.loss end
+        for _, name in ipairs { "loss", "accuracy", "top5" } do
+            if event.event == "update" or event.event == "eval" then losses[#losses + 1] = event[name] end
+        end
     end
     return folder, losses
 end

@@ -422,8 +422,10 @@ add("train-probe dumps the same tensors as the C target's", function(t)
         return programs.dump({ name = name, spec = p.spec, train = p.probe, folder = p.folder },
             { "--cycles", 2, "--check-finite", env = env })
     end
-    local text = regions(4, 3, F64)
+    local text = regions(4, 3, F64):gsub('linear "out" { 10 }', 'linear "qkv" { 72 }, reshape { 6, 12 },\n'
+        .. "             attend { heads = 2, causal = true }, flatten {}, %0")
     local expected = dump("probe_c", text)
+    assert(host.read(expected .. "/micro-0.safetensors"):find("attend_lse", 1, true))
     local found = dump("probe_cuda", text .. CUDA, environment(checked(1)))
     programs.close(found, expected, 1e-12, { "micro-0", "micro-1", "micro-2", "gradients", "parameters" })
 end)

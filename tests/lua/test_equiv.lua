@@ -135,7 +135,7 @@ add("large cycles are cut to the rows that the numbers of micro-steps need", fun
     t.contains(result.out, "equal: no difference above 1e-12")
 end)
 
--- What two of the shipped specs need: rows for four whole groups of batchnorm; word pieces of SST-2.
+-- The needs of two of the shipped specs: rows for four whole groups of batchnorm; word pieces of SST-2.
 local MORE = { resnet18_cifar10 = { "--set", "batch=100" } }
 
 local function word_pieces(t, data)

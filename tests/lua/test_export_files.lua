@@ -1,5 +1,5 @@
--- `gagen export RUN --onnx | --gguf`: the files, read by readers of the test's own. What onnxruntime computes from such
--- files, and what the package gguf reads, is in tests/reference/exports/figures.txt.
+-- `gagen export RUN --onnx | --gguf`: the files, read by readers of the test's own. The results of onnxruntime for such
+-- files, and what the package gguf reads, are in tests/reference/exports/figures.txt.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 

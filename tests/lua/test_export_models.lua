@@ -1,5 +1,5 @@
--- `gagen export RUN --hf | --onnx | --gguf`: files made from runs whose parameters are those of tests/reference. What
--- transformers and onnxruntime compute from such files is in tests/reference/exports/figures.txt.
+-- `gagen export RUN --hf | --onnx | --gguf`: files made from runs whose parameters are those of tests/reference. The
+-- results of transformers and onnxruntime for such files are in tests/reference/exports/figures.txt.
 -- Invariant: nothing is compiled here: a run's folder is written by the test.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end

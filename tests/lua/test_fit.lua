@@ -39,7 +39,8 @@ local function planned(t, text, name, ...)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/" .. name .. ".lua"
     t.write(path, text)
-    return programs.gagen { "plan", "--json", path, ... }, path
+    local words = t.load("tests/lua/marches.lua")(t).words({ ... }, text)
+    return programs.gagen { "plan", "--json", path, table.unpack(words) }, path
 end
 
 local function bytes_of(t, text, ...)

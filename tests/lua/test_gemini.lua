@@ -78,7 +78,7 @@ for _, way in ipairs(WAYS) do
     end)
 end
 
--- What zero3 has accumulated in its first micro-step is what ddp goes on with.
+-- The sums of zero3's first micro-step are those that ddp goes on with.
 add("test_grad_accum: the gradient inside a cycle", function(t)
     local case = { precision = "f32", parallel = 'parallel { "zero3", prefetch = 0 }', memory = "", cycles = 1 }
     local zero3, folder = trained(t, case), t.temp()

@@ -82,6 +82,36 @@ add("operators with numbers, one operand twice, unread values", function(_, nume
     end)]] }
 end)
 
+-- PyTorch's gradients at 0, where these functions have a corner; the second operand of max and min is 0 too.
+local AT_ZERO = {
+    { "relu {} (x)", 0 }, { "leaky_relu { slope = 0.25 } (x)", 0.25 }, { "elu { 0.75 } (x)", 0.75 }, { "abs {} (x)", 0 },
+    { "max (x, 0 * x)", 0.5 }, { "min (x, 0 * x)", 0.5 },
+}
+
+add("the gradient at a corner is PyTorch's", function(t)
+    local programs, lines = t.load("tests/lua/programs.lua")(t), {}
+    for i, case in ipairs(AT_ZERO) do
+        lines[i] = ("local x = layernorm 'n%d' {} (batch.input - batch.input)\ny = y + %s"):format(i, case[1])
+    end
+    local p = programs.build("corners", ([[data { "csv", train = "tiny.csv", target = "last" }
+        batch (2)
+        model (function(batch)
+            local y = 0 * batch.input
+            %s
+            return { y = y }
+        end)
+        loss (function(out) return out.y end)
+        optimizer { "sgd", lr = 0.1 }
+        precision "f64"
+        train { updates = 1 }
+    ]]):format(table.concat(lines, "\n")))
+    local found = programs.tensors(programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors")
+    for i, case in ipairs(AT_ZERO) do
+        local bias = found[("n%d.bias"):format(i)]
+        t.near(bias.count * bias.values[1], case[2], 1e-15, case[1])
+    end
+end)
+
 add("a model of named tensors, a function of two tensors", function(t, numeric)
     local _, report = numeric.differences { batch = 6, rows = 6, model = [[(function(batch)
         local x = tanh(linear "first" { 5 } (batch.input))

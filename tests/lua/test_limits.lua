@@ -1,4 +1,4 @@
--- Limits of size for template blocks, files and Lua functions.
+-- Limits of size for template blocks, files and Lua functions; how sentences begin.
 local BLOCK_LINES, BLOCK_PARAMETERS, FILE_LINES, FUNCTION_LINES = 80, 12, 500, 60
 
 local function files(t, pattern)
@@ -55,7 +55,20 @@ local function each_function(name, see)
     end
 end
 
+-- The lines of files of text in git, or of a file, with a sentence that begins without its subject: at the beginning of
+-- a line or of a comment, or behind another sentence. Headings may.
+local function without_subject(t, options, file)
+    return t.shell("git grep -I -nE " .. options .. [[ "(^|(^|[^-])--+ |//+ |/\\* |^ *\\* |(^|[^#])# |[.:;!?]['\`)]* )]]
+        .. [[(What|Which|Such|Those that)\\b" ]] .. (file or "")).out
+end
+
 return {
+    { "sentences of comments and documents begin with their subject", function(t)
+        t.equal(without_subject(t, ""), "")
+        local planted = t.temp() .. "/planted"
+        t.write(planted, ("-- W it is.\nx = 1 -- One. W a one.\n## W\na W\n * W do\n"):gsub("W", "What"))
+        t.equal(select(2, without_subject(t, "--no-index", planted):gsub("\n", "")), 3)
+    end },
     { "a template's block has at most 80 lines and 12 parameters", function(t)
         local wrong = {}
         for _, name in ipairs(files(t, "^templates/")) do

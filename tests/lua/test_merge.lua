@@ -1,5 +1,5 @@
 -- Products of one input are one (passes/merge.lua): with and without the pass programs compute the same gradients,
--- updates and files, in every mode that touches a parameter by itself. What is not merged, and why, stands in the plan.
+-- updates and files, in every mode that touches a parameter by itself. The plan says what is not merged, and why.
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}

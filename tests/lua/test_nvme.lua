@@ -89,7 +89,7 @@ for _, case in ipairs(ALL) do
         end)
 end
 
--- What went to and from the files of all ranks: { bytes, read, written }.
+-- The bytes to and from the files of all ranks: { bytes, read, written }.
 local function counted(text)
     local sum = { 0, 0, 0 }
     for bytes, read, written in text:gmatch "state: (%d+) bytes, read (%d+), written (%d+)" do

@@ -126,6 +126,18 @@ add("an update reads and writes each segment once, an evaluation reads the avera
         t.equal(five.written_bytes - three.written_bytes, 2 * plan.written_bytes)
     end)
 
+add("the plan names the graph of a cycle and the one behind the sweep", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = build(programs, folder_of(t, programs), "none", 3, 1)
+    local graph, log = programs.plan(p).graph, t.temp() .. "/log"
+    programs.train(p, { "--cycles", 2, "--log", log, env = environment() })
+    local use = events_of(log, "device")[1]
+    t.equal({ use.graph_launches, use.graph_kernels }, { 2 * 2, 2 * (graph.nodes + graph.after_sweep) })
+    t.contains(programs.gagen { "plan", p.spec }.out, ("a cycle is one graph of %d nodes, and one of %d behind the sweep "
+        .. "over the file\n"):format(graph.nodes, graph.after_sweep))
+end)
+
 add("a skipped update neither reads nor writes the file: f16", function(t)
     devices.needs_library(t)
     local programs, environment = devices.open(t)

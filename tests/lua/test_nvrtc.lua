@@ -140,6 +140,10 @@ for _, spec in ipairs(shipped.list) do
     end
 end
 
+-- Bytes that the kernels of a micro-step of 32 rows of gpt2_124m move at least, if each reads its inputs and writes its
+-- results once; the backward pass reads the 16-bit activations that it needs.
+local FLOOR = 75670e6
+
 add("predictions of gpt2_124m in docs/PERFORMANCE.md are those of the plan", function(t)
     local programs, docs = shipped.open(t, "gpt2tokens"), host.read(t.root .. "/docs/PERFORMANCE.md")
     local spec = programs.folder() .. "/gpt2_124m.lua"
@@ -152,10 +156,17 @@ add("predictions of gpt2_124m in docs/PERFORMANCE.md are those of the plan", fun
         if pass then table.move({ "--without", pass }, 1, 2, #command + 1, command) end
         t.contains(programs.gagen(command).out, ("one graph of %s nodes"):format(nodes))
     end
-    local found = programs.gagen { "plan", spec, "--target", "cuda", "--set", 'precision="bf16"', "--set",
-        "batch={32,global=128}" }.out
-    local ms = tonumber(found:match "\ntime +([%d.]+) ms")
+    local command = { "plan", spec, "--target", "cuda", "--set", 'precision="bf16"', "--set", "batch={32,global=128}" }
+    local ms = tonumber(programs.gagen(command).out:match "\ntime +([%d.]+) ms")
     t.contains(docs, ("prediction is %d ms, %d,000 tokens a second"):format(ms, 128 * 1024 // ms))
+    assert(128 * 1024 / ms >= 520, ms)
+    command[#command + 1] = "--json"
+    local plan, bytes = t.load("tests/lua/json.lua").read(programs.gagen(command).out), 0
+    for _, kernel in ipairs(plan.kernels) do
+        if kernel.role == "forward" or kernel.role == "backward" then bytes = bytes + kernel.bytes * kernel.calls end
+    end
+    bytes = bytes / plan.cycle.accumulate
+    assert(bytes > 0.9 * FLOOR and bytes <= 1.15 * FLOOR, bytes)
 end)
 
 -- The time of an update, in ms, and the launches of one that `gagen plan` predicts for a spec's text in bf16.

@@ -168,7 +168,7 @@ end }
 
 -- === zeros and NaN ==============================================================================
 
--- What update t makes of a weight and state of 0 and this gradient, beside elements that are not 0: what a rule for
+-- The result of update t of a weight and state of 0 and this gradient, beside elements that are not 0: what a rule for
 -- matrices makes of those are x, row and column.
 local function updated(rule, o, t, g)
     local expr = require "base.expr"

@@ -128,23 +128,29 @@ train      { updates = 6, seed = 3 }
 %s]]):format(MICROS // ranks, mode and ("parallel %q\n"):format(mode) or "")
 end
 
--- The output of each rank: an array of texts.
-local function every_rank(t, ranks, mode)
-    local programs, folder, texts = t.load("tests/lua/programs.lua")(t), t.temp(), {}
-    write_planted(t, programs)
-    local p = programs.build(("peers_planted_%s_%d"):format(mode or "one", ranks), planted(ranks, mode),
-        { lib = true, comm = mode and "mpi" })
+-- The output of tests/e2e/every_rank.c with the program p of each rank: an array of texts.
+local function outputs(t, programs, p, ranks, mode, ...)
+    local folder, texts = t.temp(), {}
     local made = t.run { mode and "mpicc" or "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o",
         p.folder .. "/every_rank", "tests/e2e/every_rank.c", p.folder .. "/liblooped.a", "-ljansson", "-lz", "-lm",
         "-pthread" }
     t.equal(made.status, 0, made.err)
     local command = t.mpirun(ranks)
-    table.move({ p.folder .. "/every_rank", tostring(CYCLES), folder }, 1, 3, #command + 1, command)
+    table.move({ p.folder .. "/every_rank", tostring(CYCLES), folder, ... }, 1, 3 + select("#", ...), #command + 1,
+        command)
     command.env = { "GAGEN_TIMEOUT=300", ("GAGEN_DATA=%s/%s/data"):format(t.root, programs.folder()) }
     local result = t.run(command)
     t.equal(result.status, 0, result.err)
     for rank = 0, ranks - 1 do texts[rank + 1] = host.read(("%s/%d"):format(folder, rank)) end
     return texts
+end
+
+local function every_rank(t, ranks, mode)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_planted(t, programs)
+    local p = programs.build(("peers_planted_%s_%d"):format(mode or "one", ranks), planted(ranks, mode),
+        { lib = true, comm = mode and "mpi" })
+    return outputs(t, programs, p, ranks, mode)
 end
 
 -- Scales, skipped updates and parameters of such a text.
@@ -182,5 +188,38 @@ for _, ranks in ipairs { 2, 3 } do
             end
         end)
 end
+
+-- === gradients of each rank =======================================================================
+
+-- The numbers behind each `gradient of NAME` in a text, cycle by cycle.
+local function gradients_of(text)
+    local list = {}
+    for values in text:gmatch "gradient of %S+ ([^\n]+)" do
+        for value in values:gmatch "%S+" do list[#list + 1] = tonumber(value) end
+    end
+    return list
+end
+
+-- MMEngine's case of two processes (test_optimizer_wrapper.py): unequal where nothing is exchanged, equal at the boundary.
+add("ddp: ranks have gradients of their own inside a cycle, and the mean of all rows at its boundary", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_planted(t, programs)
+    local function build(a, mode)
+        local text = planted(1, mode):gsub("scaler [^\n]*\n", ""):gsub('"f16"', '"f32"')
+            :gsub("accumulate %b()", ("accumulate (%d)"):format(a))
+        return programs.build("peers_gradients_" .. (mode or "one"), text, { lib = true, comm = mode and "mpi" })
+    end
+    local two, inside = build(2, "ddp"), t.temp()
+    programs.train(two, { ranks = 2, "--threads", 1, "--stop-micro", 1, "--checkpoint", inside, status = 75 })
+    local function partial(rank)
+        return host.read(("%s/cycle-000000000-r1/gradient-%dof2.safetensors"):format(inside, rank))
+    end
+    assert(#partial(1) > 100 and partial(1) ~= partial(2), "gradients inside a cycle are those of all ranks")
+    local texts = outputs(t, programs, two, 2, "ddp", "gradients")
+    t.equal(texts[2], texts[1])
+    local found, expected = gradients_of(texts[1]), gradients_of(outputs(t, programs, build(4), 1, nil, "gradients")[1])
+    t.equal(#found, CYCLES * (3 * 8 + 8 + 8 * 3 + 3))
+    for i, value in ipairs(expected) do t.near(found[i], value, 1e-5 * math.max(1, math.abs(value))) end
+end)
 
 return tests

@@ -1,5 +1,5 @@
 -- Placement of chunks (parallel.placement), the generator's half: the rule of eviction against an exhaustive search and
--- against a cache, plans against the budget, what is refused. What a program computes with it: test_placement_cuda.
+-- against a cache, plans against the budget, what is refused. test_placement_cuda has the programs.
 local eviction = require "passes.eviction"
 
 local json = dofile "tests/lua/json.lua"
@@ -155,7 +155,7 @@ target     (%q)
         memory and ('memory { budget = "%dB"%s }\n'):format(memory, how.memory or "") or "", how.more or "")
 end
 
--- What gagen plan says of a spec: its facts, or nil and the complaint.
+-- The plan of a spec: its facts, or nil and the complaint.
 local function planned(t, text, ...)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/placed.lua"
@@ -221,7 +221,7 @@ local function check_states_first(plan)
     end
 end
 
--- What is left of the budget, without the pool, has room for no values and gradient that are on the host, or no state.
+-- The rest of the budget, without the pool, has room for no values and gradient that are on the host, or no state.
 local function check_filled(plan, budget)
     local left, page = budget - device_bytes(plan), 4096
     for _, arena in ipairs(plan.arenas) do left = left + (arena.name == "device_pool" and arena.bytes or 0) end
@@ -257,7 +257,7 @@ end
 -- Gathered in one pass alone: the backward pass begins with the last one, and needs no gradient of the data.
 local ONCE = { ["out.weight"] = true, ["in.weight"] = true }
 
--- What moves in an update with one rank, by the table of the chunks: bytes of values as f32, 3 micro-steps.
+-- Bytes that move in an update with one rank, by the table of the chunks: values as f32, 3 micro-steps.
 local function check_moved(t, plan)
     local found, size, wanted = plan.placement.moved, 4, { 0, 0, 0, 0 }
     for _, chunk in ipairs(plan.placement.chunks) do

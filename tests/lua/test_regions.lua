@@ -88,7 +88,7 @@ add("without layout and fusion, with everything recomputed", function(t, numeric
     t.near(numeric.distance(with, without), 0, 1e-15)
 end)
 
--- What a body may do; x is the value before the loop and after it.
+-- Forms of a body; x is the value before the loop and after it.
 local BODIES = {
     { "list", 'x = times(COUNT) "h" { linear "a" { 6 }, tanh {}, linear "b" { 6 } } (x)' },
     { "residual", 'x = times(COUNT) "h" { residual { tanh {}, linear "a" { 6 } } } (x)' },

@@ -1,5 +1,5 @@
 -- Values whose rows lie further apart than they are long (passes/strides.lua), on the device library: 67 logits, 72
--- apart. What leaves the device has them behind each other.
+-- apart. Rows that leave the device lie behind each other.
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}

@@ -30,7 +30,6 @@ local OTHERS = {
     embedding_dw = "the plan has all rows of the table, though few have ids",
     id_order = "its blocks count in shared memory",
     positions = "the plan has the table once for each row of the batch",
-    attend_dx = "the plan has dy for both kinds of blocks",
     decide = "the plan has nothing for it: a few hundred bytes",
 }
 

@@ -75,7 +75,7 @@ local function in_graphs(t, c, cuda, ranks)
 end
 
 -- The order is compared where buckets are cut equally: a rank that owns whole tensors, or chunks, sends them by itself.
--- What batchnorm collects is two exchanges on the C target, which also gathers weights of 16 bits as they are.
+-- Sums of batchnorm are two exchanges on the C target, which also gathers weights of 16 bits as they are.
 local EQUAL = { adamw = true, ema = true, frozen = true }
 local EXACT = { f64 = true, f32 = true }
 local function is_compared(case)

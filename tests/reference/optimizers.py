@@ -11,7 +11,7 @@ default of the implementation here, so defaults are compared too. Arithmetic is 
 
 torch's Muon makes matrices orthogonal in bf16: its function is taken from torch with that one word replaced by
 float64, and each run is done again with orthogonal() below, an own reading of the method; both must agree to
-1e-12. What Muon does not take is updated by a second optimizer, the rest.
+1e-12. A second optimizer, the rest, updates what Muon does not take.
 Needs torch, CPU only. Invariant: the same torch gives the same bytes."""
 import inspect
 import math

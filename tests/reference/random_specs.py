@@ -1,5 +1,5 @@
-"""Random specs against PyTorch: models of random layers, a random optimizer, accumulation, clip, recompute and mode
-of ranks. A program trains three cycles, PyTorch does the same in f64 from the same first values, and each parameter
+"""Random specs against PyTorch: models of random layers, a random loss, optimizer with groups and schedule,
+accumulation, clip, recompute, chunked logits and mode of ranks. A program trains three cycles, PyTorch does the same in f64 from the same first values, and each parameter
 must agree.
 
     python3 tests/reference/random_specs.py FIRST LAST [cuda] [f32]
@@ -117,6 +117,16 @@ class Body:
                                                         p[n + ".bias"] if bias else None, 1e-5))
         return self.value(f'rmsnorm "{n}" {{}} ({v})', shape,
                           lambda p, e: F.rms_norm(e[v], shape[-1:], p[n + ".weight"], 1e-6))
+
+    def twice(self, x):
+        """A layer and itself behind it: one weight with two gradients."""
+        (v, shape), n = x, self.name("fc")
+        self.line(f'local {n} = linear "{n}" {{ {shape[-1]} }}')
+
+        def function(p, e):
+            once = torch.tanh(F.linear(e[v], p[n + ".weight"], p[n + ".bias"]))
+            return F.linear(once, p[n + ".weight"], p[n + ".bias"])
+        return self.value(f"{n} (tanh {{}} ({n} ({v})))", shape, function)
 
     def residual(self, x):
         y = self.draw.choice([self.unary, self.norm])(x)
@@ -251,16 +261,17 @@ class Body:
             x = self.linear(x)
         for _ in range(self.draw.randint(2, 7)):
             kinds = [self.unary, self.norm, self.residual, self.pair, self.reshaped, self.times] + {
-                1: [self.linear, self.linear, self.batchnorm],
-                2: [self.linear, self.attend, self.attend, self.times, self.reduce],
+                1: [self.linear, self.linear, self.twice, self.batchnorm],
+                2: [self.linear, self.twice, self.attend, self.attend, self.times, self.reduce],
                 3: [self.conv, self.conv, self.conv, self.batchnorm, self.batchnorm, self.pool, self.reduce],
             }[len(x[1])]
             x = self.draw.choice(kinds)(x)
         return self.linear(self.flat(x) if len(x[1]) > 1 else x, CLASSES)
 
 
-def optimizer_of(draw):
-    """Its text in a spec, and the optimizer of torch for a list of parameters."""
+def optimizer_of(draw, lines):
+    """Its text in a spec, and a function of named parameters that gives the optimizer of torch. Biases may have a group
+    of their own, norms may be frozen. lines: of the model."""
     name = draw.choice(["momentum"] + list(RULES))
     rate, decay = draw.choice([0.01, 0.05]), draw.choice([0, 0.1])
     more = {"lr": rate, "weight_decay": decay}
@@ -271,7 +282,42 @@ def optimizer_of(draw):
     elif name not in ("sgd", "adafactor"):
         more["eps"] = 1e-4
     text = ", ".join(f"{key} = {str(value).lower()}" for key, value in more.items())
-    return f'{{ "{name}", {text} }}', lambda parameters: RULES[name](parameters, **more)
+    text_of_model = " ".join(lines)
+    frozen = "\"norm" in text_of_model and draw.random() < 0.3
+    biases = "fc" in text_of_model and "bias = false" not in text_of_model and draw.random() < 0.4
+    groups = ["{ \"*norm*\", frozen = true }"] * frozen + ["{ \"*.bias\", weight_decay = 0.05, lr_scale = 0.5 }"] * biases
+    if groups:
+        text += f", groups = {{ {', '.join(groups)} }}"
+
+    def make(parameters):
+        kinds = {False: [], True: []}
+        for key, value in parameters.items():
+            value.requires_grad_(not (frozen and "norm" in key))
+            kinds[biases and key.endswith(".bias")].append(value)
+        return RULES[name]([{"params": [v for v in kinds[False] if v.requires_grad]},
+                            {"params": [v for v in kinds[True] if v.requires_grad], "weight_decay": 0.05,
+                             "lr": rate / 2}], **more)
+    return f'{{ "{name}", {text} }}', make
+
+
+def loss_of(draw, batch):
+    """Its text in a spec, and functions of outputs and targets: the sum of losses, and their weight."""
+    smoothing, ignore = draw.choice([0, 0, 0.1]), draw.choice([-100, -100, 1]) if batch >= 5 else -100
+    weights, mean = draw.choice([None, None, [0.5, 1.5, 1]]), draw.choice(["token", "token", "sum"])
+    text = f'"cross_entropy", label_smoothing = {smoothing}, ignore = {ignore}, weight = "{mean}"'
+    if weights:
+        text += f", class_weights = {{ {', '.join(map(str, weights))} }}"
+
+    def total(output, target):
+        return F.cross_entropy(output, target, torch.tensor(weights, dtype=output.dtype) if weights else None,
+                               ignore_index=ignore, label_smoothing=smoothing, reduction="sum")
+
+    def weight(target):
+        if mean == "sum":
+            return 0
+        counted = target[target != ignore]
+        return (torch.tensor(weights)[counted].sum() if weights else torch.tensor(len(counted))).item()
+    return f"{{ {text} }}", total, weight
 
 
 class Case:
@@ -282,19 +328,23 @@ class Case:
         self.body = Body(draw, [0])
         self.output, _ = self.body.model()
         self.micro, self.batch = draw.randint(1, 4), draw.choice(BATCHES)
-        self.optimizer, self.make_optimizer = optimizer_of(draw)
+        self.optimizer, self.make_optimizer = optimizer_of(draw, self.body.lines)
         self.clip = draw.choice(["", "", "(0.1)", "{ value = 0.01 }"])
-        recompute = draw.choice(["", "", 'memory     { recompute = { "*" } }\n'])
+        self.loss, self.total, self.weight = loss_of(draw, self.batch)
+        self.gamma = draw.choice([1, 1, 0.5])
+        memory = ", ".join(['recompute = { "*" }'] * (draw.random() < 0.3)
+                           + ['logits = "chunked", logits_rows = 4'] * (draw.random() < 0.3))
         normed = any("batchnorm" in line for line in self.body.lines)
         self.mode = draw.choice(["none", "none", "ddp", "zero1", "zero2", "zero3"])
         if normed or CUDA:
             self.mode = "none"
-        self.ranks, self.smoothing = draw.randint(1, 3) if self.mode != "none" else 1, draw.choice([0, 0.1])
+        self.ranks = draw.randint(1, 3) if self.mode != "none" else 1
         self.text = (f'data       {{ "csv", train = "rows.csv", target = "last", shuffle = false }}\n'
                      f"batch      ({self.batch})\naccumulate ({self.micro})\nmodel (function(batch)\n"
                      + "\n".join(self.body.lines) + f"\n    return {self.output}\nend)\n"
-                     f'loss       {{ "cross_entropy", label_smoothing = {self.smoothing} }}\n'
-                     f"optimizer  {self.optimizer}\n" + (f"clip       {self.clip}\n" if self.clip else "") + recompute
+                     f"loss       {self.loss}\noptimizer  {self.optimizer}\n"
+                     + f'schedule   {{ "exponential", gamma = {self.gamma} }}\n' * (self.gamma < 1)
+                     + f"clip       {self.clip}\n" * bool(self.clip) + f"memory     {{ {memory} }}\n" * bool(memory)
                      + f'precision  "{"f32" if F32 else "f64"}"\nparallel   "{self.mode}"\n'
                      f'target     "{"cuda" if CUDA else "c"}"\n'
                      f"train      {{ updates = 50, seed = {seed + 1} }}\n")
@@ -317,26 +367,29 @@ class Case:
 
     def expected(self, first, kind=torch.float64):
         """The same by torch, and the greatest gradient of each parameter."""
-        p = {k: v.to(kind).clone().requires_grad_(True) for k, v in first.items() if "running" not in k}
-        optimizer, at = self.make_optimizer(list(p.values())), 0
+        p = {k: v.to(kind).clone().requires_grad_(True) for k, v in first.items() if k.endswith((".weight", ".bias"))}
+        optimizer, at = self.make_optimizer(p), 0
         x = torch.tensor([x for x, _ in rows()], dtype=kind)
         y = torch.tensor([y for _, y in rows()])
-        most = {k: 0.0 for k in p}
+        most = {k: 0.0 if v.requires_grad else math.inf for k, v in p.items()}     # a frozen one is always compared
         for _ in range(CYCLES):
             optimizer.zero_grad()
-            for _ in range(self.micro * self.ranks):
-                values = {"input": x[at:at + self.batch]}
+            rows_of_cycle = self.batch * self.micro * self.ranks
+            weight = self.weight(y[at:at + rows_of_cycle]) or 1
+            for start in range(at, at + rows_of_cycle, self.batch):
+                values = {"input": x[start:start + self.batch]}
                 self.body.run(p, values)
-                loss = F.cross_entropy(values[self.output], y[at:at + self.batch], label_smoothing=self.smoothing)
-                (loss / (self.micro * self.ranks)).backward()
-                at += self.batch
-            for k, v in p.items():      # no gradient: nothing reads the parameter
+                (self.total(values[self.output], y[start:start + self.batch]) / weight).backward()
+            at += rows_of_cycle
+            for k, v in p.items():      # no gradient: nothing reads the parameter, or it is frozen
                 most[k] = max(most[k], v.grad.abs().max().item() if v.grad is not None else 0)
             if "value" in self.clip:
                 torch.nn.utils.clip_grad_value_(list(p.values()), 0.01)
             elif self.clip:
                 torch.nn.utils.clip_grad_norm_(list(p.values()), 0.1)
             optimizer.step()
+            for group in optimizer.param_groups:
+                group["lr"] *= self.gamma
         return {k: v.detach() for k, v in p.items()}, most
 
     def compare(self, folder):

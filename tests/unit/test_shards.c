@@ -351,7 +351,7 @@ static void gradients(void **group_state) {
     }
 }
 
-/* What rank 0 refuses to load all ranks refuse: a file that is missing, and one that does not fit. */
+/* All ranks refuse what rank 0 refuses to load: a file that is missing, and one that does not fit. */
 static void refuses_together(void **group_state) {
     static state s;
     group *g = *group_state;
@@ -377,7 +377,7 @@ static void refuses_together(void **group_state) {
     group_folder_remove(g);
 }
 
-/* What a killed run has left goes: a folder, and the file by which ranks look for the folder. */
+/* Leftovers of a killed run go: a folder, and the file by which ranks look for the folder. */
 static void removes_leftovers(void **group_state) {
     static state s;
     group *g = *group_state;

@@ -34,7 +34,7 @@ op "attend" {
     doc = "softmax(q k^T / sqrt(d)) v for each head; a query that sees no key gives 0",
     ins = { "query (B, T, Q)", "key (B, S, K) ?", "value (B, S, K) ?", "mask i32 (B, S) ?",
         "micro micro (1) ?" },
-    outs = { "y (B, T, W)", "lse full (B, T, H)" },
+    outs = { "y (B, T, W)", "lse full (B, H, T)" },
     letters = letters, draws = true,
     grad = function(b, n, dy)
         local ins, y = n.ins, n.outs.y.tensor
@@ -77,7 +77,7 @@ op "attend" {
 
 op "attend_delta" {
     doc = "dy . y of each head",
-    ins = { "dy (B, T, W)", "y (B, T, W)" }, outs = { "delta full (B, T, H)" },
+    ins = { "dy (B, T, W)", "y (B, T, W)" }, outs = { "delta full (B, H, T)" },
     internal = true, letters = letters,
     cost = function(n)
         local s = n.size
@@ -89,13 +89,13 @@ op "attend_delta" {
 op "attend_dx" {
     doc = "the gradients of attend with respect to q, k and v",
     ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, S, K) ?", "value (B, S, K) ?",
-        "mask i32 (B, S) ?", "lse full (B, T, H)", "delta full (B, T, H)", "micro micro (1) ?" },
+        "mask i32 (B, S) ?", "lse full (B, H, T)", "delta full (B, H, T)", "micro micro (1) ?" },
     outs = { "dq (B, T, Q)", "dk (B, S, K) ?", "dv (B, S, K) ?" },
     internal = true, letters = letters, draws = true, never_adds = true,
     omit = function(n, name) return name ~= "dq" and not n.ins.key end,
     cost = function(n)
         return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
-            elements = 2 * (elements(n) + n.size.B * n.size.T * (n.size.W + n.size.H)) }
+            elements = 2 * elements(n) + n.size.B * n.size.T * (n.size.W + 2 * n.size.H) }
     end,
     lower = "attention", rounds = true, half = "dy query key value",
 }

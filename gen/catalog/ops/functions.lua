@@ -67,11 +67,11 @@ pointwise "silu" {
 }
 
 pointwise "leaky_relu" {
-    doc = "x, or slope x below 0",
+    doc = "x, or slope x where x is not above 0; the gradient at 0 is slope, as in PyTorch",
     arity = 1, fields = { { name = "slope", type = "num", position = 1, default = 0.01,
         doc = "factor below 0" } },
-    value = function(f, x) return where(lt(x, 0), f.slope * x, x) end,
-    grad = function(f, dy, x) return where(lt(x, 0), f.slope * dy, dy) end,
+    value = function(f, x) return where(gt(x, 0), x, f.slope * x) end,
+    grad = function(f, dy, x) return where(gt(x, 0), dy, f.slope * dy) end,
     sample = "leaky_relu { 0.2 }",
 }
 

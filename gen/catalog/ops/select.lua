@@ -44,7 +44,7 @@ pointwise "max" {
 }
 
 pointwise "clamp" {
-    doc = "x limited to min .. max; no gradient outside",
+    doc = "x limited to min .. max; no gradient outside, all of it at a bound",
     arity = 1, fields = {
         { name = "min", type = "num", doc = "lower bound" },
         { name = "max", type = "num", doc = "upper bound" },

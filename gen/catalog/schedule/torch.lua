@@ -1,5 +1,5 @@
 -- torch: the schedules of torch.optim.lr_scheduler as closed forms, with their arguments and defaults. t counts
--- the updates done. The warm-up of some of them is an addition. Those that torch can chain have a `step` too: the rate
+-- the updates done. The warm-up of some of them is an addition. The chainable ones have a `step` too: the rate
 -- of update k + 1 from x, that of update k; and `first`, the factor of the first rate, if it is not 1.
 local common = require "catalog.schedule_common"
 

@@ -75,7 +75,7 @@ local function share(g, kernel, op, print)
     end)
 end
 
--- What the average call of each function does, for `train-probe --profile`.
+-- The work of the average call of each function, for `train-probe --profile`.
 local function average_work(g, list)
     local work = {}
     for _, kernel in ipairs(list) do work[kernel.name] = { calls = 0, flops = 0, bytes = 0 } end

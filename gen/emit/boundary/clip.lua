@@ -45,7 +45,7 @@ end
 
 local function per_group(config) return config.clip and config.clip.per_group or false end
 
---- What grad_norm is, in words.
+--- The meaning of grad_norm, in words.
 function clip.norm_text(config)
     local p = norm_of(config).p
     return ("%s-norm of the mean gradient, %s"):format(p == math.huge and "inf" or ("%g"):format(p),

@@ -27,7 +27,7 @@ function outliers.numbers(config)
     return list
 end
 
---- What the decision does with the norm, after s->skip has been set.
+--- The lines of the decision about the norm, after s->skip has been set.
 function outliers.lines(config)
     if not config.train.skip_z then return text.block("") end
     return text.block(table.concat({

@@ -110,7 +110,7 @@ local function function_of(comment, head, e, config, spelled)
     return table.concat(out, "\n")
 end
 
--- What the functions take: how many updates are done, or cycles where epochs count.
+-- The argument of the functions: how many updates are done, or cycles where epochs count.
 local function argument(config) return config.schedule.fields.by == "epoch" and "cycle" or "t" end
 
 local function comment_of(config)

@@ -1,6 +1,6 @@
 -- scaler: the loss scale of a program. The seed of the loss is scale / nominal weight, so the gradient is so many
--- times too large until the boundary divides it, in the factor that also makes the mean of it. What a scale that
--- moves keeps are fields of the struct step; it moves behind everything else that is decided about an update, so
+-- times too large until the boundary divides it, in the factor that also makes the mean of it. A moving scale's
+-- numbers are fields of the struct step; it moves behind everything else that is decided about an update, so
 -- a cycle has one scale. Without the word, nothing of it is in a program.
 local clip = require "emit.boundary.clip"
 local expr = require "base.expr"
@@ -36,16 +36,16 @@ function scaler.last(config, step)
     return scaler.moves(config) and step .. "last_scale" or scaler.present(config, step)
 end
 
---- What the mean of a cycle is divided by beside its weight: " / s->scale", or nothing.
+--- The divisor of a cycle's mean beside its weight: " / s->scale", or nothing.
 function scaler.divisor(config)
     return text.block(config.scaler and " / " .. scaler.present(config, "s->") or "")
 end
 
---- What stands before a gradient of the loss and behind a mean weight in comments.
+--- The words before a gradient of the loss and behind a mean weight in comments.
 function scaler.times(config) return config.scaler and "scale times the " or "" end
 function scaler.over(config) return config.scaler and " / scale" or "" end
 
---- What a full cycle's mean is multiplied by, in words.
+--- The factor of a full cycle's mean, in words.
 function scaler.full_text(config) return text.block(config.scaler and "1 / scale" or "1") end
 
 --- The settings of runtime/loop/scaler.h, by field.
@@ -56,7 +56,7 @@ local function settings(config)
         { "growth_interval", tostring(c.interval) }, { "hysteresis", tostring(c.hysteresis) } }
 end
 
---- What stands before decide() of the C target, and includes.
+--- The text before decide() of the C target, and its includes.
 function scaler.definition(config)
     if not scaler.moves(config) then return text.block("") end
     local list = {}

@@ -223,7 +223,7 @@ local function new_kernel(group, part, flops, prefix)
         operands = {}, flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), part = part }
 end
 
--- What a kernel over the rows of matrices takes beside its arrays, and says of an element.
+-- The arguments of a kernel over the rows of matrices beside its arrays; it says them of an element.
 local MATRIX = { "rows", "columns", "tall" }
 
 local function matrix_operands(kernel)
@@ -253,7 +253,7 @@ local function scales_kernel(g, config, context, group, before, l, sums)
         names = text.block(table.concat(sums.starts, ", ")), totals = sums.totals, scales = block_of(lines) })
 end
 
--- What an optimizer of tensors does before its sweep: two kernels.
+-- The work of an optimizer of tensors before its sweep: two kernels.
 local function kernels_before(g, config, context, group, r, l)
     local before, element = r.before, ordered.copy(r.element)
     add_locals(before.statements, element, r.numbers)
@@ -381,7 +381,7 @@ end
 
 -- === what is computed once per update =============================================================
 
--- What part of the rate each depth gets, from before the first layer to behind the last.
+-- The part of the rate that each depth gets, from before the first layer to behind the last.
 local function layer_table(rates)
     local list = ordered.collect(rates, function(x) return expr.literal(x, "f64") end)
     return c_text.wrap("", ("const double LAYER_RATES[%d] = {"):format(#rates), list, "};")

@@ -57,7 +57,7 @@ end
 arguments.attend_dx = arguments.attend
 
 function arguments.attend_delta(_, node)
-    return { rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
+    return { rows = node.size.B * node.size.T, heads = node.attrs.heads, T = node.size.T, d = node.attrs.d }
 end
 
 --- The arguments of a rotary; `low` and `high` spell the places of the two elements of a pair.

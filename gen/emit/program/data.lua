@@ -9,7 +9,7 @@ local text = require "base.text"
 
 local data = {}
 
--- What a program needs of the runtime for each kind: its header and its own files.
+-- The files of the runtime that a program needs for each kind: its header and its own files.
 local NEEDS = {
     csv = { "csv.h", "data/csv", "data/csv_cells", "data/csv_source", "data/stream" },
     idx = { "images.h", "data/idx", "data/images", "data/stream" },
@@ -231,7 +231,7 @@ local function source_lines(config)
     return text.block(table.concat(out, "\n"))
 end
 
--- Which rows of m->train are for training and which for evaluation.
+-- The rows of m->train for training, and those for evaluation.
 local function split_of(config)
     local s = config.data.split
     local rows = config.data.rows
@@ -258,7 +258,7 @@ local function accumulate_rows(config)
     end), ", "))
 end
 
--- What the loader makes of the batches that fill no whole cycle, and of rows that fill no batch.
+-- The rules of the loader for batches that fill no whole cycle, and for rows that fill no batch.
 local function serving(config)
     return text.block((".accumulate = ACCUMULATE, .accumulates = %d, .tail = GA_%s%s%s,"):format(
         #config.table, config.tail:upper(), config.drain == "consume" and ", .consume = true" or "",

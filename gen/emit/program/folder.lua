@@ -92,13 +92,13 @@ local function edited_files(folder, manifest, files)
     return list
 end
 
--- What a message says after the path that it begins with.
+-- The rest of a message behind the path that it begins with.
 local function without(message, path)
     local prefix = path .. ": "
     return message:sub(1, #prefix) == prefix and message:sub(#prefix + 1) or message
 end
 
--- What a copy of an edited file is called: kernels.c, kernels.c.2, ...: the first that is not taken.
+-- The name of a copy of an edited file: kernels.c, kernels.c.2, ...: the first that is not taken.
 local function copy_name(folder, name, content)
     local base, n = name:gsub("/", "_"), 1
     local copy = base

@@ -65,7 +65,7 @@ local function header_fields(g)
     end)
 end
 
--- What an optimizer's groups multiply the rate with, by their number; those of its rest come behind all others.
+-- The factors of the rate of an optimizer's groups, by their number; those of its rest come behind all others.
 local function scales(g)
     local list, count = {}, 0
     for _, group in g.groups:each() do

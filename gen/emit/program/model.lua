@@ -77,8 +77,8 @@ local function fixed_bytes(facts)
     return sum
 end
 
--- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks. What a device has for
--- itself is a field of the model.
+-- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks. Those of a device for
+-- itself are a field of the model.
 local function planned_bytes(g, facts)
     local list, on_host = { "int64_t planned = PLANNED_BYTES;" }, {}
     for _, arena in ipairs(facts.arenas) do on_host[arena.name] = true end
@@ -122,7 +122,7 @@ local function facts_text(config, facts, context)
         "};", facts.busy and threads.constant(facts.busy) or "" }, "\n")
 end
 
--- What comes between memory and training: the ranks, the data, the first values.
+-- The steps between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
     local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
         averages = division.averages_started(g), filed = g.state_file ~= nil, placed = placed.is_used(g),

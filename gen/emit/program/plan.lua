@@ -24,12 +24,12 @@ local plan = {}
 
 local PAGE = 4096
 
--- What the loader keeps of a micro-batch beside its rows.
+-- Bytes that the loader keeps of a micro-batch beside its rows.
 local SLOT = 64
 
 local function pages(bytes) return (bytes + PAGE - 1) // PAGE * PAGE end
 
--- What the runtime's own objects need: team, communicator, log and checkpoint tables.
+-- Bytes of the runtime's own objects: team, communicator, log and checkpoint tables.
 local RUNTIME = 512 * 1024
 
 local function runtime_bytes(g)
@@ -253,9 +253,10 @@ end
 
 -- One sentence about the graphs of a cycle.
 local function graph_text(f)
-    if f.of == "cycle" then return ("a cycle is one graph of %s nodes"):format(commas(f.nodes)) end
-    return ("a cycle has %s nodes: each micro-step is a graph of at most %s, launched behind the one before"):format(
-        commas(f.nodes_per_cycle), commas(f.nodes))
+    local after = f.after_sweep and (", and one of %d behind the sweep over the file"):format(f.after_sweep) or ""
+    if f.of == "cycle" then return ("a cycle is one graph of %s nodes%s"):format(commas(f.nodes), after) end
+    return ("a cycle has %s nodes: each micro-step is a graph of at most %s, launched behind the one before%s"):format(
+        commas(f.nodes_per_cycle), commas(f.nodes), after)
 end
 
 local ARENAS = { { least = 12 }, { least = 14, right = true }, { prose = true } }

@@ -6,7 +6,7 @@ local text = require "base.text"
 
 local sample = {}
 
--- What a token is chosen by, and its shape: the output, or, where that is never whole, what the last layer reads.
+-- The tensor that a token is chosen by, and its shape: the output, or the last layer's input if that is never whole.
 local function source_of(g)
     local head, output = g.head, g.output
     if not head then return output, output and output.shape end

@@ -3,7 +3,7 @@
 --   Sums are of `rows` rows by `columns` outputs, in registers. A product's rows are places, its terms the (channel,
 --   tap) pairs; a panel has the weights of `terms` pairs for one set of columns and stays in the L1 cache. The gradient
 --   of a weight has rows of (tap, channel), and its terms are places.
---   A tile is a block of places by `wide` outputs. What the block reads of some channels is copied once and stays in
+--   A tile is a block of places by `wide` outputs. Its inputs of some channels are copied once and stay in
 --   the L2 cache.
 local text = require "base.text"
 

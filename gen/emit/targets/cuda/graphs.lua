@@ -21,8 +21,6 @@ end
 
 local function micro_nodes(g) return launches(g.forward) + launches(g.backward) end
 
-local function cycle_nodes(g, a) return a * micro_nodes(g) + launches(g.boundary) + launches(g.views) end
-
 --- The boundary of a program whose state lies in a file, as three bodies: before the sweep, the sweep, which the host
 --- goes on with where the graph of a cycle ends, and after it.
 function graphs.parts(g)
@@ -41,17 +39,26 @@ end
 --- Whether something waits for the sweep over the file: copies of weights, a gather.
 function graphs.has_after(g) return g.state_file ~= nil and (#graphs.parts(g).after > 0 or #g.views > 0) end
 
+-- Nodes of the graph behind the sweep over the file; 0: there is none.
+local function after_nodes(g) return g.state_file and launches(graphs.parts(g).after) + launches(g.views) or 0 end
+
+-- Nodes of the graph of a cycle of `a` micro-steps. With a state in a file that ends before the sweep.
+local function cycle_nodes(g, a)
+    local ends = g.state_file and launches(graphs.parts(g).before) or launches(g.boundary) + launches(g.views)
+    return a * micro_nodes(g) + ends
+end
+
 --- The numbers of micro-steps whose cycles are one graph.
 function graphs.sizes(g)
     return ordered.collect(g.sizes, function(a) return cycle_nodes(g, a) <= MOST and a or nil end)
 end
 
---- The facts of the plan: the nodes of the first cycle, and those of its largest graph.
+--- The facts of the plan: the nodes of the first cycle, those of its largest graph, those of the one behind a sweep.
 function graphs.facts(g)
     local nodes = cycle_nodes(g, g.accumulate)
     local whole = nodes <= MOST
     return { of = whole and "cycle" or "micro-step", nodes_per_cycle = nodes,
-        nodes = whole and nodes or cycle_nodes(g, 1) }
+        nodes = whole and nodes or cycle_nodes(g, 1), after_sweep = graphs.has_after(g) and after_nodes(g) or nil }
 end
 
 --- The graphs by name: two per size of a cycle, one for each slot of the ring, one per role, and what is behind a sweep

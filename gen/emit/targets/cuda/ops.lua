@@ -181,18 +181,6 @@ set("axis_sum", { arguments = axis_sum, helper = sum_helper, launch = function(n
     return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node, dtype)
 end })
 
--- Arguments that read a row of logits as x = row[c], and one element as `name`.
-local function add_row(name, spelling)
-    return function(arguments, node)
-        local logits = node.ins.logits
-        arguments.type, arguments.x = c_text.type_of(logits), element(logits, "row[c]")
-        arguments.row = logits.row or node.size.C
-        arguments[name] = element(logits, spelling)
-    end
-end
-add("hit", add_row("best", "row[best]"))
-add("top_hit", add_row("own", "row[target[i]]"))
-
 -- Adds how a thread moves rows of classes; rows behind each other begin anywhere, unless a node sees only some, whose
 -- first is another each time. Few classes have a lane of a warp each.
 --   row.apart, row.few     elements from one row to the next; of one that are moved at once
@@ -212,7 +200,13 @@ add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
     arguments.adds, arguments.type = kernel.can_add or false, c_text.type_of(node.ins.logits)
     arguments.out, arguments.logit, arguments.store = c_text.type_of(node.outs.y.tensor), nil, nil
 end)
-list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "rows:half wide"
+add("hit", function(arguments, node, _, _, dtype) add_classes(arguments, node, { node.ins.logits }, dtype) end)
+add("top_hit", function(arguments, node, _, _, dtype)
+    local logits = node.ins.logits
+    arguments.own, arguments.type = element(logits, "row[target[i]]"), c_text.type_of(logits)
+    add_classes(arguments, node, { logits }, dtype)
+end)
+for _, name in ipairs { "cross_entropy", "cross_entropy_dx", "hit", "top_hit" } do list[name].helper = "rows:half wide" end
 
 -- Neighbours of a row of a table of embeddings that a thread moves at once.
 local function few_of_embedding(node, dtype)

@@ -143,7 +143,7 @@ return function(list)
         entry.block = function(kernel) return kernel.matrix and name .. "_tensor" or name end
     end
     ops.add(list, "attend_delta", function(arguments, node, _, _, dtype)
-        arguments.T, arguments.few = node.size.T, few.of_rows({ node.ins.y, node.ins.dy }, node.attrs.d, dtype)
+        arguments.few = few.of_rows({ node.ins.y, node.ins.dy }, node.attrs.d, dtype)
     end)
     list.attend_delta.helper = "rows:half"
     list.attend_delta.launch = function(node) return launches.over(graph.elements(node.outs.delta.tensor.shape)) end

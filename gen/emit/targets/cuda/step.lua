@@ -177,7 +177,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         header("kernels.cu", "one kernel per function; compiled for the device at start"),
         context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
         constants(g, config),
-        "/* What an update needs beside the gradient, as model.h has it. */",
+        "/* Numbers of an update beside the gradient, as model.h has them. */",
         "typedef struct alignas(16) step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
@@ -410,7 +410,7 @@ local function step_text(g, config, context, header)
         { "graphs", { play_cases = play, micro_cases = micro } },
         host_part(g, context), { "transfers", { parallel = ranks, hosted = hosted } },
         { "starts", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
-        { hosted and "hosted_cycle" or "cycle", { name = name } }, { "micro_step", { name = name } },
+        { "cycle", { name = name, hosted = hosted } }, { "micro_step", { name = name } },
         { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
         averages(g, config, context),
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
