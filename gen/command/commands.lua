@@ -153,9 +153,10 @@ commands.list = {
             .. "\"pointwise\", or \"functions\" with exp and the like; \"update\", or the name of another function "
             .. "of the boundary. For a device, device says what it is like and call_us, what each call adds; graph "
             .. "has the nodes of a cycle (nodes_per_cycle), of the largest graph, which is of a cycle or of a "
-            .. "micro-step, and of the one behind the sweep over a file (after_sweep). busy, for the processor only, has micro_us, the work of a micro-step in microseconds "
-            .. "of one core, thread_us, the work that a thread needs, and threads, as many as the work keeps busy. "
-            .. "A run may have fewer: threads_why in its log says the reason. film has the memory of the activations: "
+            .. "micro-step, and of the one behind the sweep over a file (after_sweep). busy, for the processor only, "
+            .. "has micro_us, the work of a micro-step in microseconds of one core, thread_us, the work "
+            .. "that a thread needs, and threads, as many as the work keeps busy. A run may have fewer: "
+            .. "threads_why in its log says the reason. film has the memory of the activations: "
             .. "steps of a micro-step, and blocks with their offset, bytes, and the first and last step that uses "
             .. "them, from 1; warnings those of the spec.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },

@@ -32,11 +32,12 @@ char *ga_kernel_part(const char *text, size_t bytes, int part, int parts) {
     if (!copy) return NULL;
     memcpy(copy, text, bytes);
     copy[bytes] = 0;
-    /* in turn, since neighbours are alike: products stand together, and take the most time */
+    /* in turn, since neighbours are alike: products stand together, and take the most time; each round begins with
+     * another part, since every second kernel may be a longer one */
     for (int kernel = 0; (at = strstr(at, BEGIN)); kernel++) {
         char *end = strstr(at, END);
         if (!end) break;
-        if (kernel % parts != part) blank(at, end + sizeof END - 1);
+        if ((kernel + kernel / parts) % parts != part) blank(at, end + sizeof END - 1);
         at = end + sizeof END - 2; /* the end of a line may be the begin of the next kernel */
     }
     return copy;

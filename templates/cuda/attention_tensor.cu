@@ -163,9 +163,8 @@ GA_DEVICE void ga_rows_store(ga_byte *scratch, const float (&sum)[TALL][ga_rows<
                              T *rows, ga_int64 stride, int n) {
     enum { WIDTH = ga_rows<D>::WIDTH };
     float *strip = (float *)scratch + threadIdx.x / GA_LANES * (16 * (WIDTH + 8));
-#pragma unroll
-    for (int u = 0; u < TALL; u++)
-        ga_strip_store<WIDTH>(strip, sum[u], first + u * 16, 0, lane, [&](int i, int c, float (&value)[8]) {
-            if (i < n && c < D) ga_put8<true>(rows + i * stride + c, value, 8);
-        });
+    ga_strips_store<WIDTH>(strip, sum, lane, [&](int u, int row, int c, float (&value)[8]) {
+        const int i = first + u * 16 + row;
+        if (i < n && c < D) ga_put8<true>(rows + i * stride + c, value, 8);
+    });
 }

@@ -14,7 +14,7 @@
 GA_KERNEL($threads) $fn($params) {
     enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
     enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
-    __shared__ real scratch[GA_LANES];
+    __shared__ real scratch[$threads / GA_LANES][WIDE];
 //% if shape.parts then
     enum { PARTS = $(shape.parts) };
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
@@ -209,7 +209,7 @@ GA_KERNEL($threads) $fn($params) {
     enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
     enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
     enum { PARTS = $(shape.parts or 1) };
-    __shared__ real scratch[GA_LANES];
+    __shared__ real scratch[$threads / GA_LANES][WIDE];
     const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
     const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     const int at = group * C + plane * WIDE;
@@ -261,8 +261,6 @@ GA_KERNEL($threads, 3) $fn($params) {
     real middle[WIDE], factor[WIDE], average[WIDE], slope[WIDE];
 //% if shape.parts then
     $(sums_of_parts { shape = shape, threads = threads, sums = sums })
-    add_up(average, group, 0);
-    add_up(slope, group, 1);
 //% else
     ga_read_channels(average, sum + at);
     ga_read_channels(slope, moment + at);
@@ -303,11 +301,14 @@ auto add_up = [&](real (&sum)[WIDE], int of_group, int which) {
         for (int k = 0; k < FEW_SUMS; k++) own[k] += some.at[k];
     });
 };
+add_up(average, group, 0);
+add_up(slope, group, 1);
 //% if sums then
 if (group == 0 && part == 0) {
     real all[WIDE], lever[WIDE], more[WIDE];
-    add_up(all, 0, 0);
-    add_up(lever, 0, 1);
+#pragma unroll
+    for (int e = 0; e < WIDE; e++) all[e] = average[e], lever[e] = slope[e];
+#pragma unroll 1
     for (int g = 1; g < GROUPS; g++) {
         add_up(more, g, 0);
 #pragma unroll

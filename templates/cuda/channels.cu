@@ -8,15 +8,31 @@ template <int PLANES, int S, int FEW, int THREADS, typename F>
 GA_DEVICE void ga_each_of_channels(ga_int64 first, int rows, int part, int parts, F see) {
     enum { EACH = S / FEW };
     const ga_int64 n = (ga_int64)rows * EACH, end = n * (part + 1) / parts;
-#pragma unroll 4
+#pragma unroll 2
     for (ga_int64 k = n * part / parts + threadIdx.x; k < end; k += THREADS)
         see(first + k / EACH * ((ga_int64)PLANES * S) + k % EACH * FEW);
 }
 
-/* The sums of N values over the threads of a block, the same in each. */
-template <int N> GA_DEVICE void ga_block_sums(real (&v)[N], real *scratch) {
+/* The sums over the warps of a block of what each has in scratch, in their order. */
+template <int N, int WARPS> GA_DEVICE void ga_warps_sum(real (&sum)[N], const real (&scratch)[WARPS][N]) {
 #pragma unroll
-    for (int e = 0; e < N; e++) v[e] = ga_block_sum(v[e], scratch);
+    for (int e = 0; e < N; e++) sum[e] = scratch[0][e];
+#pragma unroll 1
+    for (int warp = 1; warp < WARPS; warp++)
+#pragma unroll
+        for (int e = 0; e < N; e++) sum[e] += scratch[warp][e];
+}
+
+/* The sums of N values over the threads of a block, the same in each. */
+template <int N, int WARPS> GA_DEVICE void ga_block_sums(real (&v)[N], real (&scratch)[WARPS][N]) {
+#pragma unroll
+    for (int e = 0; e < N; e++) v[e] = ga_warp_sum(v[e]);
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        if (threadIdx.x % GA_LANES == 0) scratch[threadIdx.x / GA_LANES][e] = v[e];
+    __syncthreads();
+    ga_warps_sum(v, scratch);
 }
 
 /* Reads what neighbouring channels have in an array, 16 bytes at a time; likewise writes or adds it, by one thread. */
@@ -53,6 +69,7 @@ GA_DEVICE void ga_parts_sum(real (&sum)[WIDE], int parts, real (&scratch)[THREAD
     enum { FEW = WIDE < 4 ? WIDE : 4, TEAM = WIDE / FEW };
     const int lane = threadIdx.x % GA_LANES, e = threadIdx.x % TEAM * FEW;
     real own[FEW] = {};
+#pragma unroll 1
     for (int p = threadIdx.x / TEAM; p < parts; p += THREADS / TEAM) add(own, p, e);
 #pragma unroll
     for (int step = GA_LANES / 2; step >= TEAM; step /= 2)
@@ -63,11 +80,7 @@ GA_DEVICE void ga_parts_sum(real (&sum)[WIDE], int parts, real (&scratch)[THREAD
     for (int k = 0; k < FEW; k++)
         if (lane < TEAM) scratch[threadIdx.x / GA_LANES][e + k] = own[k];
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < WIDE; k++) {
-        sum[k] = scratch[0][k];
-        for (int warp = 1; warp < THREADS / GA_LANES; warp++) sum[k] += scratch[warp][k];
-    }
+    ga_warps_sum(sum, scratch);
 }
 
 /* Averages and variances of WIDE channels from those of their parts: `parts` times, `stride` apart, averages of n

@@ -284,9 +284,10 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
 /* $source */
 GA_KERNEL($threads, 4) $fn($params) {
     __shared__ real tile[32][33];
+    conv_weights w;
 //% for _, m in ipairs(members) do
-    if (blockIdx.x >= $(m.first) && blockIdx.x < $(m.behind))
-        conv_weight_sum<$(m.partials), $(m.groups), $(m.terms), $(m.out), $threads>(
-            $(m.y), $(m.partial), blockIdx.x - $(m.first), tile, $(m.add));
+    if (blockIdx.x >= $(m.first))
+        w = {$(m.y), $(m.partial), $(m.partials), $(m.groups), $(m.terms), $(m.out), $(m.first), $(m.add)};
 //% end
+    conv_weight_sum<$threads>(w, tile);
 }

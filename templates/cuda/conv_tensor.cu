@@ -53,6 +53,7 @@ template <int TALL, int WIDE, bool TURNED, typename BEGIN>
 GA_DEVICE void conv_ring_product(float (&sum)[TALL][2 * WIDE][4], ga_byte *ring, int stage, int a_bytes, int slices,
                                  int wi, int wj, BEGIN begin) {
     auto place_of = [&](int slice) { return ring + slice % GA_STAGES * stage; };
+#pragma unroll 1
     for (int s = 0; s < GA_STAGES - 1; s++) {
         if (s < slices) begin(s, place_of(s));
         ga_copy_commit();
@@ -74,10 +75,11 @@ template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int TALL, int WIDE2, type
 GA_DEVICE void conv_tile_store(ga_byte *ring, const float (&sum)[TALL][WIDE2][4], STORE store) {
     enum { WIDTH = COLUMNS / ACROSS };
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
+    const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH;
     float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
-#pragma unroll
-    for (int u = 0; u < TALL; u++)
-        ga_strip_store<WIDTH>(scratch, sum[u], warp % DOWN * (ROWS / DOWN) + u * 16, warp / DOWN * WIDTH, lane, store);
+    ga_strips_store<WIDTH>(scratch, sum, lane, [&](int u, int row, int column, float (&value)[8]) {
+        store(wi + u * 16 + row, wj + column, value);
+    });
 }
 
 /* Averages of the columns of a tile over its rows, as they are rounded, and the sums of the squared distances from these:
@@ -87,6 +89,7 @@ GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2]
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES, c = threadIdx.x;
     const int first = warp / DOWN * (COLUMNS / ACROSS) + lane % 4 * 2;
     float middle[WIDE2][2] = {};
+#pragma unroll 1
     for (int squares = 0; squares < 2; squares++) {
         float own[WIDE2][2] = {};
 #pragma unroll

@@ -62,6 +62,31 @@ GA_DEVICE void ga_boxes_soon(const ga_boxes &boxes) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&boxes) : "memory");
 }
 
+//@ clusters(type, half)
+/* Waits for all threads of the blocks of a cluster. Hands over no writes but those that ga_gates_ready speaks of. */
+GA_DEVICE void ga_cluster_wait() {
+    asm volatile("{ barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire; }" ::: "memory");
+}
+
+/* Arrives at this gate of a block of the cluster. Products that are over have read what they read, so the arrival hands
+ * over no writes, and needs no fence for the cluster. */
+GA_DEVICE void ga_gate_arrive(ga_uint64 *gate, int block) {
+    ga_uint32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(ga_shared(gate)), "r"(block));
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+}
+
+/* Begins the copy of a box to this place of the first BLOCKS blocks of the cluster, each of which has this gate. */
+template <int BLOCKS> GA_DEVICE void ga_box_to(void *to, const ga_boxes &from, ga_uint64 *gate, int column, int row) {
+    if (BLOCKS == 1)
+        ga_box(to, from, gate, column, row);
+    else
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(ga_shared(to)),
+                     "l"(&from), "r"(column), "r"(row), "r"(ga_shared(gate)), "h"((unsigned short)((1 << BLOCKS) - 1))
+                     : "memory");
+}
+
 //@ groups(type, half)
 /* Products of a warpgroup go on beside it: begin stands between other uses of their registers and them, those up to a
  * commit are a group, and wait lets at most N groups go on. */

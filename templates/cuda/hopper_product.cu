@@ -1,10 +1,12 @@
 // hopper_product: products for sm_90a. Blocks stay and share the slices of all tiles in equal runs.
 
 //@ runs(type, half)
-/* -- a product of sm_90a. A slice of a tile is 64 terms deep. All slices of all tiles are one line, tile by tile, and
- * each of BLOCKS blocks has an equal run of it. Its first warpgroup copies slices into a ring, two others multiply: each
- * 64 of the 128 rows by 256 columns. The sums of a tile that no block has alone are parts: a second kernel adds them up
- * in the order of their terms. So BLOCKS, a number of the text, and the shape decide about the order of each sum. */
+/* -- a product of sm_90a. A tile has 128 rows and 256 columns, a slice of it is 64 terms deep. The CLUSTER blocks of a
+ * cluster have tiles below each other: each copies its rows of A, and to all of them a part of the columns of B. All
+ * slices of all such piles of tiles are one line, pile by pile, and each cluster has an equal run of it. The first
+ * warpgroup of a block copies slices into a ring, two others multiply: each 64 of the rows. The sums of a pile that no
+ * cluster has alone are parts: a second kernel adds them up in the order of their terms. So BLOCKS and CLUSTER, numbers
+ * of the text, and the shape decide about the order of each sum. */
 
 enum {
     GA_RING = 4,          /* slices */
@@ -16,51 +18,64 @@ enum {
     GA_SCRATCH = 16 * (GA_STRIP + 8)
 };
 
-template <int M, int N, int K, int BLOCKS> struct ga_run {
-    enum { TILES = (M + GA_TALL - 1) / GA_TALL * ((N + GA_WIDE - 1) / GA_WIDE), SLICES = (K + GA_DEEP - 1) / GA_DEEP };
-    /* The first slice of a block's run; that of block BLOCKS is the end of all. */
-    static __device__ __forceinline__ int first(int block) { return (int)((ga_int64)TILES * SLICES * block / BLOCKS); }
-    /* Where a block keeps the part of a tile that has its first slice, or of one that it begins with another slice. */
-    static __device__ __forceinline__ ga_int64 part(int block, bool begins) {
-        return (ga_int64)(2 * block + begins) * (GA_TALL * GA_WIDE);
+template <int M, int N, int K, int BLOCKS, int CLUSTER> struct ga_run {
+    enum { ROWS = M, COLUMNS = N, IN_CLUSTER = CLUSTER, CLUSTERS = BLOCKS / CLUSTER, PILE = CLUSTER * GA_TALL };
+    enum { PILES = (M + PILE - 1) / PILE * ((N + GA_WIDE - 1) / GA_WIDE), SLICES = (K + GA_DEEP - 1) / GA_DEEP };
+    /* The first slice of a cluster's run; that of cluster CLUSTERS is the end of all. */
+    static __device__ __forceinline__ int first(int cluster) {
+        return (int)((ga_int64)PILES * SLICES * cluster / CLUSTERS);
+    }
+    /* The first row and column of this block's tile of a pile. */
+    static __device__ __forceinline__ void place(int &i0, int &j0, int pile) {
+        ga_tile_place<PILE, GA_WIDE>(M, N, i0, j0, pile);
+        i0 += blockIdx.x % CLUSTER * GA_TALL;
+    }
+    /* Where this block's number of a cluster keeps the part of a tile that has its first slice, or of one that it
+     * begins with another slice. */
+    static __device__ __forceinline__ ga_int64 part(int cluster, bool begins) {
+        return (ga_int64)(2 * (cluster * CLUSTER + blockIdx.x % CLUSTER) + begins) * (GA_TALL * GA_WIDE);
     }
 };
 
-/* Copies a slice of an operand: EXTENT rows (columns) from i0 on, its terms from k0 on. */
-template <int EXTENT, bool TURNED>
+/* Copies a slice of an operand to BLOCKS blocks: EXTENT rows (columns) from i0 on, its terms from k0 on. */
+template <int BLOCKS, int EXTENT, bool TURNED>
 GA_DEVICE void ga_slice_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int i0, int k0) {
     if (TURNED)
         for (int panel = 0; panel < EXTENT / 64; panel++)
-            ga_box(to + panel * GA_PANEL, from, gate, i0 + panel * 64, k0);
+            ga_box_to<BLOCKS>(to + panel * GA_PANEL, from, gate, i0 + panel * 64, k0);
     else
-        ga_box(to, from, gate, k0, i0);
+        ga_box_to<BLOCKS>(to, from, gate, k0, i0);
 }
 
-/* The work of the first warpgroup: one thread copies all slices of the run. */
-template <int M, int N, typename RUN, bool A_TURNED, bool B_TURNED>
+/* The work of the first warpgroup: one thread copies all slices of the run, when no block of the cluster reads their
+ * place any more. */
+template <typename RUN, bool A_TURNED, bool B_TURNED>
 GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, ga_uint64 *full, ga_uint64 *empty) {
-    const int begin = RUN::first(blockIdx.x), end = RUN::first(blockIdx.x + 1);
+    enum { CLUSTER = RUN::IN_CLUSTER, WIDE = GA_WIDE / CLUSTER };
+    const int cluster = blockIdx.x / CLUSTER, j = blockIdx.x % CLUSTER * WIDE;
+    const int begin = RUN::first(cluster), end = RUN::first(cluster + 1);
     ga_boxes_soon(a);
     ga_boxes_soon(b);
     for (int at = begin; at < end; at++) {
         const int n = at - begin, place = n % GA_RING, k0 = at % RUN::SLICES * GA_DEEP;
         ga_byte *slice = ring + place * GA_SLICE_BYTES;
         int i0, j0;
-        ga_tile_place<GA_TALL, GA_WIDE>(M, N, i0, j0, at / RUN::SLICES);
+        RUN::place(i0, j0, at / RUN::SLICES);
         ga_gate_wait(empty + place, ~(n / GA_RING) & 1);
         ga_gate_expect(full + place, GA_SLICE_BYTES);
-        ga_slice_copy<GA_TALL, A_TURNED>(slice, a, full + place, i0, k0);
-        ga_slice_copy<GA_WIDE, B_TURNED>(slice + GA_A_BYTES, b, full + place, j0, k0);
+        ga_slice_copy<1, GA_TALL, A_TURNED>(slice, a, full + place, i0, k0);
+        ga_slice_copy<CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES + j * 128, b, full + place, j0 + j, k0);
     }
 }
 
 //@ sums(type, half)
-/* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup. */
-template <bool A_TURNED, bool B_TURNED>
+/* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup. A thread for
+ * each block of the cluster tells it which place is free. */
+template <int CLUSTER, bool A_TURNED, bool B_TURNED>
 GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint64 *full, ga_uint64 *empty, int group,
                                int n, int count) {
     enum { A_STEP = A_TURNED ? 2048 : 32, B_STEP = B_TURNED ? 2048 : 32 }; /* bytes of 16 terms */
-    const bool speaks = threadIdx.x % 128 == 0;
+    const int block = threadIdx.x % 128;
     for (int s = 0; s < count; s++, n++) {
         const ga_byte *slice = ring + n % GA_RING * GA_SLICE_BYTES;
         const ga_uint64 x = ga_operand(slice + group * GA_PANEL, GA_PANEL), y = ga_operand(slice + GA_A_BYTES, GA_PANEL);
@@ -71,41 +86,39 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
             ga_group_multiply<A_TURNED, B_TURNED>(sum, x + k * (A_STEP >> 4), y + k * (B_STEP >> 4));
         ga_group_commit();
         ga_group_wait<1>(); /* the place of slice n - 1 is free */
-        if (s > 0 && speaks) ga_gate_arrive(empty + (n - 1) % GA_RING);
+        if (s > 0 && block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
     }
     ga_group_wait<0>();
-    if (speaks) ga_gate_arrive(empty + (n - 1) % GA_RING);
+    if (block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
 }
 
 /* Calls put(i, j, value) for each eight neighbours of the sums of a warp, whose rows begin with i0. */
 template <typename PUT>
 GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[32][4], int i0, int lane, PUT put) {
-#pragma unroll
-    for (int c = 0; c < GA_WIDE / GA_STRIP; c++) {
-        float strip[GA_STRIP / 8][4];
-#pragma unroll
-        for (int v = 0; v < GA_STRIP / 2; v++) strip[v / 4][v % 4] = sum[c * (GA_STRIP / 8) + v / 4][v % 4];
-        ga_strip_store<GA_STRIP>(scratch, strip, i0, c * GA_STRIP, lane, put);
-    }
+    ga_strips_store<GA_STRIP>(scratch, (const float (&)[GA_WIDE / GA_STRIP][GA_STRIP / 8][4])sum, lane,
+                              [&](int c, int row, int column, float (&value)[8]) {
+                                  put(i0 + row, c * GA_STRIP + column, value);
+                              });
 }
 
 /* The work of the other two: the sums of each tile of the run, then store(i, j, value), or a part. */
-template <int M, int N, typename RUN, bool A_TURNED, bool B_TURNED, typename STORE>
+template <typename RUN, bool A_TURNED, bool B_TURNED, typename STORE>
 GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, ga_uint64 *full, ga_uint64 *empty, float *parts,
                            STORE store) {
+    enum { CLUSTER = RUN::IN_CLUSTER };
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, group = warp / 4;
-    const int begin = RUN::first(blockIdx.x), end = RUN::first(blockIdx.x + 1);
+    const int cluster = blockIdx.x / CLUSTER, begin = RUN::first(cluster), end = RUN::first(cluster + 1);
     for (int at = begin; at < end;) {
         const int from = at % RUN::SLICES, rest = RUN::SLICES - from, count = rest < end - at ? rest : end - at;
         float sum[32][4] = {};
-        ga_run_multiply<A_TURNED, B_TURNED>(sum, ring, full, empty, group, at - begin, count);
+        ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(sum, ring, full, empty, group, at - begin, count);
         int i0, j0;
-        ga_tile_place<GA_TALL, GA_WIDE>(M, N, i0, j0, at / RUN::SLICES);
-        float *part = parts + RUN::part(blockIdx.x, from == 0);
+        RUN::place(i0, j0, at / RUN::SLICES);
+        float *part = parts + RUN::part(cluster, from == 0);
         ga_group_store(scratch + warp * GA_SCRATCH, sum, warp * 16, lane, [&](int i, int j, float (&value)[8]) {
             if (count < RUN::SLICES)
                 ga_put8<true>(part + i * GA_WIDE + j, value, 8);
-            else if (i0 + i < M && j0 + j < N)
+            else if (i0 + i < RUN::ROWS && j0 + j < RUN::COLUMNS)
                 store(i0 + i, j0 + j, value);
         });
         at += count;
@@ -114,43 +127,42 @@ GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, ga_uint64 *full,
 
 //@ products(type, half)
 /* The product of a block of three warpgroups; calls store(i, j, value) for each eight neighbours of whole tiles. */
-template <int M, int N, int K, int BLOCKS, bool A_TURNED, bool B_TURNED, typename STORE>
+template <typename RUN, bool A_TURNED, bool B_TURNED, typename STORE>
 GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_boxes &b, float *parts, STORE store) {
-    typedef ga_run<M, N, K, BLOCKS> run;
     float *scratch = (float *)(memory + GA_RING * GA_SLICE_BYTES);
     ga_uint64 *full = (ga_uint64 *)(scratch + 8 * GA_SCRATCH), *empty = full + GA_RING;
     if (threadIdx.x == 0) {
         for (int place = 0; place < GA_RING; place++) {
             ga_gate_init(full + place, 1);
-            ga_gate_init(empty + place, 2);
+            ga_gate_init(empty + place, 2 * RUN::IN_CLUSTER);
         }
         ga_gates_ready();
     }
-    __syncthreads(); /* all know the gates */
+    ga_cluster_wait(); /* all know the gates */
     if (threadIdx.x < 128) {
         ga_registers_less<40>();
-        if (threadIdx.x == 0) ga_run_copy<M, N, run, A_TURNED, B_TURNED>(memory, a, b, full, empty);
+        if (threadIdx.x == 0) ga_run_copy<RUN, A_TURNED, B_TURNED>(memory, a, b, full, empty);
     } else {
         ga_registers_more<232>();
-        ga_run_sums<M, N, run, A_TURNED, B_TURNED>(memory, scratch, full, empty, parts, store);
+        ga_run_sums<RUN, A_TURNED, B_TURNED>(memory, scratch, full, empty, parts, store);
     }
+    ga_cluster_wait(); /* no block arrives at gates of one that has ended */
 }
 
 /* The tile of this block, if it came in parts: their sums in the order of the terms, eight neighbours at a time. */
-template <int M, int N, int K, int BLOCKS, typename STORE> GA_DEVICE void ga_parts_sum(const float *parts, STORE store) {
-    typedef ga_run<M, N, K, BLOCKS> run;
-    const int from = blockIdx.x * run::SLICES, end = from + run::SLICES;
-    int first = (int)((ga_int64)from * BLOCKS / (run::TILES * run::SLICES)), i0, j0; /* the block with slice `from` */
-    while (run::first(first + 1) <= from) first++;
-    if (run::first(first + 1) >= end) return; /* it has all of the tile */
-    ga_tile_place<GA_TALL, GA_WIDE>(M, N, i0, j0, blockIdx.x);
+template <typename RUN, typename STORE> GA_DEVICE void ga_parts_sum(const float *parts, STORE store) {
+    const int pile = blockIdx.x / RUN::IN_CLUSTER, from = pile * RUN::SLICES, end = from + RUN::SLICES;
+    int first = (int)((ga_int64)pile * RUN::CLUSTERS / RUN::PILES), i0, j0; /* the cluster with slice `from` */
+    while (RUN::first(first + 1) <= from) first++;
+    if (RUN::first(first + 1) >= end) return; /* it has all of the pile */
+    RUN::place(i0, j0, pile);
     for (int s = threadIdx.x; s < GA_TALL * GA_WIDE / 8; s += blockDim.x) {
         const int i = s / (GA_WIDE / 8), j = s % (GA_WIDE / 8) * 8;
-        if (i0 + i >= M || j0 + j >= N) continue;
+        if (i0 + i >= RUN::ROWS || j0 + j >= RUN::COLUMNS) continue;
         float value[8] = {};
-        for (int block = first; block < BLOCKS && run::first(block) < end; block++)
-            if (run::first(block) < run::first(block + 1))
-                ga_add8<true>(value, parts + run::part(block, run::first(block) <= from) + i * GA_WIDE + j, 8);
+        for (int cluster = first; cluster < RUN::CLUSTERS && RUN::first(cluster) < end; cluster++)
+            if (RUN::first(cluster) < RUN::first(cluster + 1))
+                ga_add8<true>(value, parts + RUN::part(cluster, RUN::first(cluster) <= from) + i * GA_WIDE + j, 8);
         store(i0 + i, j0 + j, value);
     }
 }

@@ -127,7 +127,7 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, shape, blocks, in_parts, a, b, c, behind, sums)
+//@ boxes(fn, params, shape, blocks, cluster, in_parts, a, b, c, behind, sums)
 /* $fn by boxes: eight neighbours of its result, the tiles that blocks have whole, those that came in parts */
 GA_DEVICE void $(fn)_row($(params.row)) {
     enum { N = $(shape.N) };
@@ -135,17 +135,17 @@ GA_DEVICE void $(fn)_row($(params.row)) {
     $(row { c = c, behind = behind })
 }
 
-GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
+GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
     extern __shared__ __align__(128) ga_byte memory[];
-    ga_boxes_product<$(shape.M), $(shape.N), $(shape.K), $blocks, A_TURNED, B_TURNED>(
+    ga_boxes_product<ga_run<$(shape.M), $(shape.N), $(shape.K), $blocks, $cluster>, A_TURNED, B_TURNED>(
         memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, parts,
         [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
 }
 //% if in_parts then
 
 GA_KERNEL(256) $(fn)_parts($(params.parts)) {
-    ga_parts_sum<$(shape.M), $(shape.N), $(shape.K), $blocks>(
+    ga_parts_sum<ga_run<$(shape.M), $(shape.N), $(shape.K), $blocks, $cluster>>(
         parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
 }
 //% end

@@ -39,6 +39,7 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
     enum { SUMMED = OF == GA_OF_A ? ROWS : COLUMNS };
     const bool has_sums = OF == GA_OF_A ? j0 == 0 : OF == GA_OF_B && i0 == 0;
     float sum[TALL][WIDTH / 8][4] = {}, terms[8] = {};
+#pragma unroll 1
     for (int s = 0; s < GA_STAGES - 1; s++) {
         if (s < slices) begin(s), end(s);
         ga_copy_commit();
@@ -60,9 +61,8 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
             put((OF == GA_OF_A ? i0 : j0) + i, total);
         });
     float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
-#pragma unroll
-    for (int u = 0; u < TALL; u++)
-        ga_strip_store<WIDTH>(scratch, sum[u], i0 + wi + u * 16, j0 + wj, lane, [&](int i, int j, float (&value)[8]) {
-            if (i < M && j < N) store(i, j, value);
-        });
+    ga_strips_store<WIDTH>(scratch, sum, lane, [&](int u, int row, int column, float (&value)[8]) {
+        const int i = i0 + wi + u * 16 + row, j = j0 + wj + column;
+        if (i < M && j < N) store(i, j, value);
+    });
 }

@@ -7,13 +7,11 @@
 // streams, events and waits of the host say so. Anything else that overlaps and writes is a race.
 //
 // Half of a checked run is spent here, most of it with accesses that change nothing: leaves_it() finds them.
-#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <set>
 
 #include "device.h"
@@ -76,10 +74,9 @@ Area area_of(uintptr_t begin, size_t bytes, Mark *shadow) {
 }
 
 struct Checker {
-    Mark *dynamic = nullptr, *fixed = nullptr;  // shadows of shared memory
+    Mark *dynamic[CLUSTER_LIMIT] = {}, *fixed = nullptr;  // shadows of shared memory
     size_t fixed_bytes = 0;
     std::set<std::pair<std::string, const void *>> reported;
-    std::map<const void *, std::string> lines;
 };
 Checker &checker() {
     static Checker c;
@@ -296,6 +293,8 @@ template <Kind kind> NEVER_INLINE void check_elsewhere(uintptr_t address, size_t
         return check_cells<false, kind>(dynamic_area, offset, bytes, running_now, counter);
     }
     offset = address - fixed_area.begin;
+    if (offset < fixed_area.bytes && blocks_at_once() > 1)
+        fail_access("cluster", "a __shared__ array, which is one for all blocks of a cluster here,", counter);
     if (offset < fixed_area.bytes)
         return check_cells<false, kind>(fixed_area, offset, bytes, running_now, counter);
     if (Area *g = allocated_area(address, bytes))
@@ -387,14 +386,19 @@ void check_launch() {
     Checker &c = checker();
     const SharedArea &s = shared_area();
     size_t fixed = (size_t)(s.module->shared_end - s.module->shared_begin);
-    if (!c.dynamic) c.dynamic = new_shadow(s.dynamic_capacity);
     if (fixed > c.fixed_bytes) {
         free_shadow(c.fixed, c.fixed_bytes);
         c.fixed = new_shadow(fixed);
         c.fixed_bytes = fixed;
     }
-    dynamic_area = area_of(s.dynamic, s.dynamic_bytes, c.dynamic);
     fixed_area = area_of((uintptr_t)s.module->shared_begin, fixed, c.fixed);
+    if (blocks_at_once() > 1) memset(fixed_area.room, 0, sizeof fixed_area.room);
+}
+
+void check_block(unsigned block) {
+    Mark *&shadow = checker().dynamic[block];
+    if (!shadow) shadow = new_shadow(SHARED_LIMIT);
+    dynamic_area = area_of(shared_area().dynamic, shared_area().dynamic_bytes, shadow);
 }
 
 void note_traffic(const char *kernel) {
@@ -412,22 +416,6 @@ void touch(uintptr_t address, size_t bytes, bool write) {
         check_cells<true, Kind::write>(*g, address - g->begin, bytes, now, nullptr);
     else
         check_cells<true, Kind::read>(*g, address - g->begin, bytes, now, nullptr);
-}
-
-std::string source_line(const void *counter) {
-    Dl_info info;
-    auto known = checker().lines.find(counter);
-    if (known != checker().lines.end()) return known->second;
-    if (!dladdr(counter, &info)) return "an unknown place";
-    char command[600], line[300] = "";
-    snprintf(command, sizeof command, "addr2line -s -e '%s' %#zx 2>/dev/null", info.dli_fname,
-             (size_t)((const char *)counter - (const char *)info.dli_fbase - 1));
-    if (FILE *p = popen(command, "r")) {
-        if (!fgets(line, sizeof line, p)) line[0] = 0;
-        pclose(p);
-    }
-    line[strcspn(line, " \n")] = 0;
-    return checker().lines[counter] = line;
 }
 
 }  // namespace device

@@ -34,7 +34,8 @@ enum Error {  // numbers of cuda.h
     CAPTURE_UNMATCHED = 903,
     CAPTURE_UNJOINED = 904,
     CAPTURE_ISOLATION = 905,
-    CAPTURE_IMPLICIT = 906
+    CAPTURE_IMPLICIT = 906,
+    INVALID_CLUSTER_SIZE = 912
 };
 
 struct Switches {  // read from the environment when the library is loaded
@@ -56,6 +57,7 @@ template <class T> void shuffle(T *at, unsigned n) {
 
 // Findings: one line each on stderr; the next synchronisation then fails for good.
 void report(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+std::string source_line(const void *program_counter);
 bool failed();
 double seconds();
 
@@ -122,7 +124,8 @@ struct Function {
     size_t dynamic_limit = 48 << 10;
 };
 constexpr size_t SHARED_LIMIT = 232448;
-constexpr unsigned THREADS_LIMIT = 1024;
+constexpr unsigned THREADS_LIMIT = 1024;  // of a block, and of a cluster
+constexpr unsigned CLUSTER_LIMIT = 8;     // blocks
 struct Launch {
     const Function *function;
     unsigned grid[3], block[3];
@@ -134,6 +137,14 @@ void run_launch(const Launch &launch);
 abandon_launch();     // called by a kernel's access: ends the launch
 void wait_for_object();  // the running thread waits until objects in shared memory change, and looks again
 void wake_objects();
+// Blocks of a cluster, by their numbers in it. The present block is that of the running thread, or one that it has
+// entered.
+unsigned present_block();
+void enter_block(unsigned block);
+bool has_block(unsigned block);          // it is there and has threads that have not ended
+char *shared_of(unsigned block);         // its dynamic shared memory
+unsigned block_of(unsigned thread);
+unsigned blocks_at_once(), threads_at_once();  // those that run at the same time
 std::string where();  // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing outside of a kernel
 extern Module *loading;
 
@@ -157,6 +168,7 @@ constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
 constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
 extern DEV_OWN uintptr_t stacks_begin;
 void check_launch();                    // a kernel starts
+void check_block(unsigned block);       // this one is the present one
 void note_traffic(const char *kernel);  // and has ended
 Mark *new_shadow(size_t bytes, bool written = false);  // written: the host may have done so
 void free_shadow(Mark *shadow, size_t bytes);
@@ -168,7 +180,6 @@ struct SharedArea {
 };
 const SharedArea &shared_area();
 void touch(uintptr_t address, size_t bytes, bool write);  // by a copy, a fill or a collective
-std::string source_line(const void *program_counter);
 void announce(uintptr_t address, size_t bytes, bool write, const void *counter);  // by the running thread
 void unwritten(uintptr_t address, size_t bytes);  // of dynamic shared memory: a copy to it is under way
 void arrive(uintptr_t address, size_t bytes, Now since, const void *counter);  // the copy that is under way since then
@@ -194,10 +205,21 @@ inline float of_f16(unsigned bits) {
     return of_bits(sign | size) * 0x1p112f;
 }
 
+// ---- cluster.cpp
+void forget_arrivals();
+void finish_arrivals(bool last);  // the running thread ends, the last one of its block or not
+
 // ---- hopper.cpp
+struct Moment {
+    unsigned by;    // a thread, or THREADS_LIMIT + the number of an mbarrier: what its copies bring
+    uint32_t time;  // of its own clock
+    uint64_t when;  // barriers passed, as Now has them
+};
+Moment now();
+bool is_before(const Moment &m);  // whether it came before what the running thread does now
 void forget_groups(unsigned threads);
 void finish_groups();  // of the running thread, which ends
-void finish_boxes();   // of the block, which ends
+void finish_boxes();   // of the present block, which ends
 void meet(unsigned first, unsigned count);  // threads first .. first + count - 1 pass a barrier together
 
 }  // namespace device

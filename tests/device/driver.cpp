@@ -310,6 +310,13 @@ static int check_launch(const Function *f, const unsigned *grid, const unsigned 
                f->kernel->name, threads, f->kernel->bound);
         return LAUNCH_OUT_OF_RESOURCES;
     }
+    const unsigned cluster = f->kernel->cluster;
+    if (cluster && (switches.arch < 90 || cluster > CLUSTER_LIMIT || grid[0] % cluster || threads % 32 ||
+                    threads * cluster > THREADS_LIMIT)) {
+        report("argument", "kernel %s: %u blocks of %zu threads in clusters of %u cannot be", f->kernel->name, grid[0],
+               threads, cluster);
+        return INVALID_CLUSTER_SIZE;
+    }
     if (dynamic > f->dynamic_limit) {
         report("argument", "kernel %s: %zu bytes of dynamic shared memory, allowed are %zu",
                f->kernel->name, dynamic, f->dynamic_limit);

@@ -24,11 +24,6 @@ struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengt
     uint32_t box_width, box_height, swizzled, magic;
 };
 
-struct Moment {
-    unsigned by;    // a thread, or THREADS_LIMIT + the number of an mbarrier: what its copies bring
-    uint32_t time;  // of its own clock
-    uint64_t when;  // barriers passed, as Now has them
-};
 using Seen = std::vector<uint32_t>;
 
 struct Object {  // an mbarrier
@@ -42,7 +37,7 @@ struct Object {  // an mbarrier
 };
 
 struct Range {
-    unsigned begin, end;  // bytes of dynamic shared memory
+    unsigned begin, end;  // places in dynamic shared memory
     bool meets(const Range &r) const { return begin < r.end && r.begin < end; }
 };
 
@@ -53,6 +48,7 @@ struct Box {
     int column, row;
     bool landed;
     Moment written;
+    bool known = false;  // by a thread that has ended
 };
 
 struct Product {  // what it reads, until nobody can overwrite it any more
@@ -82,7 +78,7 @@ struct Thread {
 };
 
 struct Hopper {
-    std::map<unsigned, Object> objects;  // by address
+    std::map<unsigned, Object> objects;  // by place
     std::vector<Box> boxes;
     std::vector<Product> products;
     Warpgroup groups[THREADS_LIMIT / GROUP];
@@ -101,19 +97,14 @@ void join_seen(Seen &into, const Seen &other) {
     for (size_t i = 0; i < into.size(); i++) into[i] = std::max(into[i], other[i]);
 }
 
-Moment now() {
-    return {me(), h.threads[me()].time, running_now.when};
-}
-
-// Whether a moment came before what the running thread does now.
-bool is_before(const Moment &m) {
-    if (m.by < THREADS_LIMIT && in_order(m.when, running_now.when)) return true;
-    const unsigned place = m.by < THREADS_LIMIT ? m.by : h.thread_count + m.by - THREADS_LIMIT;
-    return h.seen[me()][place] > m.time;
+// A place is an address in dynamic shared memory with its block: the present one.
+constexpr unsigned SPAN = 1 << 20;
+unsigned in_cluster(unsigned address) {
+    return present_block() * SPAN + address;
 }
 
 Object &object_at(unsigned address, const char *what) {
-    const auto found = h.objects.find(address);
+    const auto found = h.objects.find(in_cluster(address));
     if (found == h.objects.end()) {
         report("mbarrier", "%s: byte %u of dynamic shared memory was not initialised%s", what, address,
                where().c_str());
@@ -139,8 +130,8 @@ unsigned swizzled(unsigned at) {
     return at ^ (at >> 7 & 7) << 4;
 }
 
-char *shared_at(unsigned offset) {
-    return (char *)shared_area().dynamic + offset;
+char *shared_at(unsigned place) {
+    return shared_of(place / SPAN) + place % SPAN;
 }
 
 void land(Box &box) {
@@ -180,7 +171,7 @@ void clear_place(const Range &to) {
         for (const Moment &m : p.ends) ended = ended || is_before(m);
         if (!ended) found = "a product may still read";
     }
-    if (touched(shared_area().dynamic + to.begin, to.end - to.begin))
+    if (touched((uintptr_t)shared_at(to.begin), to.end - to.begin))
         found = "threads have read or written (fence.proxy.async is not modelled)";
     if (found) report("box", "copied to where %s%s", found, where().c_str());
     if (found) abandon_launch();
@@ -195,7 +186,7 @@ struct Operand {  // as its descriptor says: 16 bytes a unit
     unsigned begin, leading, stride;
     bool turned;
     Operand(uint64_t d, bool lies_turned)
-        : begin((unsigned)(d & 0x3fff) << 4), leading((unsigned)(d >> 16 & 0x3fff) << 4),
+        : begin(in_cluster((unsigned)(d & 0x3fff) << 4)), leading((unsigned)(d >> 16 & 0x3fff) << 4),
           stride((unsigned)(d >> 32 & 0x3fff) << 4), turned(lies_turned) {}
     // Where element (i, k) lies, i along M or N.
     unsigned place(unsigned i, unsigned k) const {
@@ -279,11 +270,23 @@ void forget_groups(unsigned threads) {
 void finish_groups() {
     if (h.used && !h.threads[me()].under_way.empty())
         report("wgmma", "a thread ends while products are under way%s", where().c_str());
+    for (Box &b : h.boxes) b.known = b.known || (b.landed && is_before(b.written));
 }
 
 void finish_boxes() {
     for (const Box &b : h.boxes)
-        if (h.used && !b.landed) return report("box", "a block ends while a copy is under way");
+        if (h.used && b.to.begin / SPAN == present_block() && !b.known)
+            return report("box", "a block ends while a copy to it may be under way%s", where().c_str());
+}
+
+Moment now() {
+    return {me(), h.threads[me()].time, running_now.when};
+}
+
+bool is_before(const Moment &m) {
+    if (m.by < THREADS_LIMIT && block_of(m.by) == block_of(me()) && in_order(m.when, running_now.when)) return true;
+    const unsigned place = m.by < THREADS_LIMIT ? m.by : h.thread_count + m.by - THREADS_LIMIT;
+    return h.seen[me()][place] > m.time;
 }
 
 void meet(unsigned first, unsigned count) {
@@ -304,18 +307,18 @@ using namespace device;
 static void begin() {
     if (h.used) return;
     h.used = true;
-    h.thread_count = dev_current_block.threads.x * dev_current_block.threads.y * dev_current_block.threads.z;
+    h.thread_count = threads_at_once();
     h.seen.assign(h.thread_count, Seen(h.thread_count + OBJECTS, 0));
 }
 
 void dev_object_init(unsigned at, int arrivals) {
     begin();
     shared_place(at, 8, "mbarrier");
-    if (h.objects.count(at) || h.objects.size() == OBJECTS || arrivals < 1)
+    if (h.objects.count(in_cluster(at)) || h.objects.size() == OBJECTS || arrivals < 1)
         report("mbarrier", "initialised twice, or more than %u of them%s", OBJECTS, where().c_str());
     const unsigned number = (unsigned)h.objects.size() % OBJECTS;
     const Seen nothing(h.thread_count + OBJECTS, 0);
-    h.objects[at] = {number, arrivals, arrivals, 0, 0, now(), false, nothing, nothing};
+    h.objects[in_cluster(at)] = {number, arrivals, arrivals, 0, 0, now(), false, nothing, nothing};
 }
 
 void dev_object_fence(void) {
@@ -348,7 +351,7 @@ int dev_object_wait(unsigned at, int parity) {
     Object &o = object_at(at, "a wait");
     if (random_below(4) == 1 && (int)(o.phases & 1) == parity) return 0;  // it may give up: callers ask again
     while ((int)(o.phases & 1) == parity)
-        if (!land_for(at)) wait_for_object();
+        if (!land_for(in_cluster(at))) wait_for_object();
     join_seen(h.seen[me()], o.opened);
     return 1;
 }
@@ -357,7 +360,7 @@ void dev_box(unsigned to, const void *map, int column, int row, unsigned object)
     begin();
     const void *counter = __builtin_return_address(0);
     Object &o = object_at(object, "a copy of a box");
-    Box box = {{to, 0}, {}, object, column, row, false, {THREADS_LIMIT + o.number, o.phases, 0}};
+    Box box = {{in_cluster(to), 0}, {}, in_cluster(object), column, row, false, {THREADS_LIMIT + o.number, o.phases, 0}};
     memcpy(&box.map, map, sizeof box.map);
     if (box.map.magic != MAP_MAGIC) {
         report("box", "not a map of cuTensorMapEncodeTiled%s", where().c_str());
@@ -369,10 +372,10 @@ void dev_box(unsigned to, const void *map, int column, int row, unsigned object)
         report("box", "its place is no multiple of 1024 bytes, or beyond shared memory%s", where().c_str());
         abandon_launch();
     }
-    box.to.end = to + bytes;
+    box.to.end = box.to.begin + bytes;
     clear_place(box.to);
     announce_rows(box, counter);
-    memset(shared_at(to), 0xff, bytes);
+    memset(shared_at(box.to.begin), 0xff, bytes);
     h.boxes.push_back(box);
     if (random_below(2)) land(h.boxes.back());
     wake_objects();  // who waits for it lets it land
@@ -435,7 +438,8 @@ void dev_group_registers(int count) {
     begin();
     h.groups[me() / GROUP].registers = (unsigned)std::abs(count);
     unsigned all = 0;
-    for (unsigned i = 0; i < h.thread_count / GROUP; i++) all += h.groups[i].registers * GROUP;
+    for (unsigned i = 0; i < h.thread_count; i += GROUP)
+        if (block_of(i) == present_block()) all += h.groups[i / GROUP].registers * GROUP;
     if (std::abs(count) % 8 || std::abs(count) < 24 || std::abs(count) > 256 || all > REGISTERS)
         report("wgmma", "setmaxnreg: %u registers of %u, or no multiple of 8 from 24 to 256%s", all, REGISTERS,
                where().c_str());

@@ -8,14 +8,15 @@ struct uint3 {
 
 struct dev_thread {  // the running CUDA thread
     struct uint3 index;
-    unsigned linear, lane, warp;
+    unsigned linear, lane, warp;  // linear, warp: of all blocks of a cluster
 };
 struct dev_block {
     struct uint3 index, threads, grid;
 };
 struct dev_kernel {
     const char *name;
-    unsigned bound;  // of __launch_bounds__; 0: none
+    unsigned bound;    // of __launch_bounds__; 0: none
+    unsigned cluster;  // blocks, of __cluster_dims__; 0: none
     int argument_count;
     const unsigned *argument_bytes;
     void (*call)(void **arguments);
@@ -52,6 +53,12 @@ void dev_warp(unsigned mask, int operation, void *record,
 void *dev_dynamic_shared(void);
 void dev_atomic(void *address, unsigned bytes);  // announces an atomic access
 void dev_bad_lane(int lane, unsigned mask);
+// The barrier of a cluster, and what a thread does in the shared memory of other blocks of it (cluster.cpp).
+void dev_cluster_arrive(void);
+void dev_cluster_wait(void);
+unsigned dev_cluster_address(unsigned at, unsigned block);
+void dev_cluster_object_arrive(unsigned at);
+void dev_cluster_box(unsigned to, const void *map, int column, int row, unsigned object, unsigned blocks);
 // Copies beside a kernel, fragments and products of a warp (tensor.cpp).
 unsigned dev_shared_address(const void *p);
 void dev_copy_async(unsigned to, const void *from, int bytes, int there);

@@ -35,7 +35,7 @@ struct _nvrtcProgram {
 namespace {
 
 struct Kernel {
-    std::string name, bound;
+    std::string name, bound, cluster;
 };
 
 std::string read_file(const std::string &path) {
@@ -85,18 +85,20 @@ int run_command(const std::vector<std::string> &words, const std::string &log) {
 
 // Reads the kernel announced by `word`, which ends at `at`.
 Kernel read_kernel(const std::string &text, size_t at, std::string word) {
-    Kernel k = {"", "0"};
+    Kernel k = {"", "0", "0"};
     while (at < text.size()) {
         size_t open = text.find_first_not_of(" \t\n", at);
         bool call = open != std::string::npos && text[open] == '(';
-        if (call && word != "__launch_bounds__" && word != "GA_KERNEL" && word != "__attribute__") {
+        const bool bounds = word == "__launch_bounds__" || word == "GA_KERNEL", cluster = word == "__cluster_dims__";
+        if (call && !bounds && !cluster && word != "__attribute__") {
             k.name = word;
             return k;
         }
         if (call) {
             size_t end = after_parentheses(text, open);
-            if (word != "__attribute__") k.bound = text.substr(open + 1, end - open - 2);
-            k.bound = k.bound.substr(0, k.bound.find(','));
+            const std::string inside = text.substr(open + 1, end - open - 2);
+            if (bounds) k.bound = inside.substr(0, inside.find(','));
+            if (cluster) k.cluster = inside;
             at = end;
         }
         word = word_at(text, at);
@@ -131,7 +133,7 @@ std::string full_text(const _nvrtcProgram &p, const std::vector<std::string> &de
     std::string text =
         "#line 1 \"" + p.name + "\"\n" + calls_of_instructions(replace_dynamic_shared(p.text)) + "\n";
     for (const Kernel &k : find_kernels(bare(whole ? p.text : without_guarded(p.text, GUARD))))
-        text += "DEV_KERNEL(" + k.name + ", (" + k.bound + "))\n";
+        text += "DEV_KERNEL(" + k.name + ", (" + k.bound + "), (" + k.cluster + "))\n";
     return text +
            "extern \"C\" { extern char __start_dev_shared[] __attribute__((weak, "
            "visibility(\"hidden\"))),\n"

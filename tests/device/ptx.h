@@ -65,6 +65,23 @@ static inline void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_tile_mbarr
     dev_box(to, map, column, row, object);
 }
 
+// -- clusters: an address in the shared memory of a block of the cluster, an arrival there, a box for several blocks
+constexpr struct dev_nothing {
+} _{};  // where an instruction leaves a result that nobody reads
+static inline void ptx_barrier_cluster_arrive_relaxed() { dev_cluster_arrive(); }
+static inline void ptx_barrier_cluster_wait_acquire() { dev_cluster_wait(); }
+static inline void ptx_mapa_shared__cluster_u32(unsigned &to, unsigned at, unsigned block) {
+    to = dev_cluster_address(at, block);
+}
+static inline void ptx_mbarrier_arrive_shared__cluster_b64(dev_nothing, unsigned at) {
+    dev_cluster_object_arrive(at);
+}
+static inline void
+ptx_cp_async_bulk_tensor_2d_shared__cluster_global_tile_mbarrier__complete_tx__bytes_multicast__cluster(
+    unsigned to, const void *map, int column, int row, unsigned object, unsigned short blocks) {
+    dev_cluster_box(to, map, column, row, object, blocks);
+}
+
 // -- products of a warpgroup, 64 x 256 sums; a thread has 128 of them
 static inline void ptx_wgmma_fence_sync_aligned() { dev_group_fence(); }
 static inline void ptx_wgmma_commit_group_sync_aligned() { dev_group_commit(); }

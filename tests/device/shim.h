@@ -50,6 +50,7 @@ DEV_TEST(isnan) DEV_TEST(isinf) DEV_TEST(isfinite) DEV_TEST(signbit)
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
 #define __restrict__ __restrict
@@ -248,7 +249,7 @@ DEV_ATOMIC(atomicAdd, float, old + v)
 DEV_ATOMIC(atomicAdd, double, old + v)
 DEV_ATOMIC(atomicExch, float, v)
 
-// One per kernel, appended to the text: DEV_KERNEL(name, bound).
+// One per kernel, appended to the text: DEV_KERNEL(name, bound, blocks of a cluster).
 template <size_t...> struct dev_indices {};
 template <class F> struct dev_signature;
 template <class... A> struct dev_signature<void (*)(A...)> {
@@ -261,9 +262,9 @@ template <class... A> struct dev_signature<void (*)(A...)> {
         unpack<kernel>(p, dev_indices<__integer_pack(sizeof...(A))...>());
     }
 };
-#define DEV_KERNEL(name, bound)                                                             \
+#define DEV_KERNEL(name, bound, cluster)                                                    \
     static const dev_kernel dev_kernel_##name = {                                           \
-        #name, bound, dev_signature<decltype(&name)>::count,                                \
+        #name, bound, cluster, dev_signature<decltype(&name)>::count,                                \
         dev_signature<decltype(&name)>::bytes, dev_signature<decltype(&name)>::call<name>}; \
     __attribute__((constructor)) static void dev_announce_##name() {                        \
         dev_register(&dev_kernel_##name);                                                   \

@@ -1,9 +1,13 @@
-// state.cpp: switches, seeded random numbers, and findings.
+// state.cpp: switches, seeded random numbers, findings and their lines.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <map>
 
 #include "device.h"
 
@@ -71,6 +75,23 @@ void report(const char *kind, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (state.findings++ < FINDINGS_SHOWN) fprintf(stderr, "device: %s: %s\n", kind, text);
+}
+
+std::string source_line(const void *counter) {
+    static std::map<const void *, std::string> lines;
+    Dl_info info;
+    auto known = lines.find(counter);
+    if (known != lines.end()) return known->second;
+    if (!dladdr(counter, &info)) return "an unknown place";
+    char command[600], line[300] = "";
+    snprintf(command, sizeof command, "addr2line -s -e '%s' %#zx 2>/dev/null", info.dli_fname,
+             (size_t)((const char *)counter - (const char *)info.dli_fbase - 1));
+    if (FILE *p = popen(command, "r")) {
+        if (!fgets(line, sizeof line, p)) line[0] = 0;
+        pclose(p);
+    }
+    line[strcspn(line, " \n")] = 0;
+    return lines[counter] = line;
 }
 
 bool failed() {

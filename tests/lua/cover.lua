@@ -67,6 +67,21 @@ function cover.cases(dimensions, fits, size, candidates)
     return list
 end
 
+--- Those cases of the list, in its order, that have a value which fewer than `times` of them before have.
+function cover.few(dimensions, list, times)
+    local few, met = {}, {}
+    for _, case in ipairs(list) do
+        local new = false
+        for _, d in ipairs(dimensions) do
+            local value = d[1] .. " " .. tostring(case[d[1]])
+            met[value] = (met[value] or 0) + 1
+            new = new or met[value] <= times
+        end
+        if new then few[#few + 1] = case end
+    end
+    return few
+end
+
 --- A case in words.
 function cover.name(dimensions, case)
     local words = {}

@@ -60,6 +60,9 @@ return function(t)
     -- The profile that the programs of all tests are built for; nil: what their specs and options say.
     local forced = t.environment "GAGEN_TEST_MARCH"
 
+    --- Whether there is one.
+    marches.forced = forced ~= nil
+
     --- These options of gagen, with the forced profile unless they or the text of the spec name one.
     function marches.words(options, text)
         local words = table.move(options or {}, 1, #(options or {}), 1, {})

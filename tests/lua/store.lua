@@ -9,8 +9,10 @@ return function(t)
         error(("%s: status %d\n%s%s"):format(what, result.status, result.out, result.err), 0)
     end
 
-    local function version_of_compiler()
-        return t.kept("compiler", function() return t.shell("${CC:-cc} --version").out end)
+    local function versions_of_compilers()
+        return t.kept("compilers", function()
+            return t.shell(("${CC:-cc} --version; %s --version"):format(t.compiler or "true")).out
+        end)
     end
 
     -- The text of a file of an emitted program. Its comments name the spec, which each process of the tests has for
@@ -35,12 +37,26 @@ return function(t)
         return table.concat(parts, "\0")
     end
 
+    local function path_for(inputs)
+        assert(host.folder(base))
+        return base .. "/" .. host.sha256(table.concat(inputs, "\0") .. "\0" .. versions_of_compilers()):sub(1, 32)
+    end
+
+    --- The path of a file stored for these inputs (an array of texts), whose name ends so; make(path) makes it.
+    function store.file(inputs, ending, make)
+        local path = path_for(inputs) .. ending
+        t.locked(path .. ".lock", function()
+            if host.exists(path) then return end
+            make(path .. ".new")
+            assert(os.rename(path .. ".new", path))
+        end)
+        return path
+    end
+
     --- Puts files into `folder`: the files stored for these inputs (an array of texts), or else those that make()
     --- makes there; make() returns their names.
     function store.fetch(folder, inputs, make)
-        local key = host.sha256(table.concat(inputs, "\0") .. "\0" .. version_of_compiler())
-        local kept = base .. "/" .. key:sub(1, 32)
-        assert(host.folder(base))
+        local kept = path_for(inputs)
         t.locked(kept .. ".lock", function()
             if host.exists(kept) then
                 check(t.run { "cp", "-r", kept .. "/.", folder }, "cp")

@@ -22,8 +22,9 @@
 --   t.all                        whether make test-all runs; where it has whole products make test has a cover of pairs
 --   t.long()                     ends the test as not run unless make test-all runs
 --   t.environment(name)          text or nil
---   t.compiler                   nil, or the compiler of the programs that programs.lua builds: GAGEN_TEST_CC. clang takes
---                                half of gcc's time
+--   t.compiler                   of the programs that programs.lua builds, unless they have a level: GAGEN_TEST_CC, or else
+--                                clang, which takes half of gcc's time, where it is installed. nil: cc, as with make
+--                                test-all, so that both compilers are proven
 --   t.quick                      options of a quick compiler. gcc's second one clears upper halves of vectors before
 --                                calls: else exp and tanh can take ten times as long
 --   t.mpirun(ranks)              words of a command that starts ranks of this host; nil: their number comes behind
@@ -63,10 +64,7 @@ end
 return function(native)
     local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
                 isolated = native.isolated, quick = "-O0 -fexpensive-optimizations",
-                compiler = host.environment "GAGEN_TEST_CC",
                 environment = host.environment, all = host.environment "GAGEN_TEST_ALL" ~= nil }
-
-    if t.compiler and t.compiler:find "clang" then t.quick = "-O0" end
 
     function t.equal(a, b, what)
         if not same(a, b) then
@@ -106,6 +104,10 @@ return function(native)
 
     t.run, t.start = native.run, native.start
 
+    function t.shell(command)
+        return native.run { "sh", "-c", command }
+    end
+
     function t.kept(key, f)
         local value = native.kept(key)
         if not value then
@@ -115,16 +117,17 @@ return function(native)
         return value
     end
 
+    t.compiler = host.environment "GAGEN_TEST_CC" or not t.all and t.kept("clang", function()
+        return t.shell("command -v clang").status == 0 and "clang" or ""
+    end)
+    if t.compiler == "" then t.compiler = nil end
+
     -- Open MPI opens only what ranks of one host use, which halves the time that a start waits.
     function t.mpirun(ranks)
         local words = { "env", "PMIX_MCA_gds=hash", "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
             "--mca", "pml", "ob1", "--mca", "btl", "self,vader" }
         if ranks then table.move({ "-n", tostring(ranks) }, 1, 2, #words + 1, words) end
         return words
-    end
-
-    function t.shell(command)
-        return native.run { "sh", "-c", command }
     end
 
     function t.locked(path, f)

@@ -231,7 +231,7 @@ local FLUSHED = { rows = 12, count = 5, tail = "flush" }
 
 -- Cases that hardly depend on the model: make test tries each with two models.
 local OF = { carry = "mlp vit", table = "mlp llama", token = "gpt llama", sample = "gpt vit", sum = "mlp gpt",
-    micro = "llama vit" }
+    micro = "llama vit", drop = "gpt vit", flush = "mlp llama", padded = "mlp gpt" }
 
 local function add_one_of(what, model, name, f)
     add(("%s: %s"):format(model, name), function(t)
@@ -251,15 +251,15 @@ for _, model in ipairs { "mlp", "gpt", "llama", "vit" } do
         end
     end)
 
-    add(model .. ": tail drop leaves two of ten micro-batches out", function(t)
+    add_one_of("drop", model, "tail drop leaves two of ten micro-batches out", function(t)
         same(t, model, DROPPED, { 60, 60, 60, 60 })
     end)
 
-    add(model .. ": tail flush ends the epoch with a cycle of two", function(t)
+    add_one_of("flush", model, "tail flush ends the epoch with a cycle of two", function(t)
         same(t, model, FLUSHED, { 60, 60, 24, 60, 60, 24 })
     end)
 
-    add(model .. ": a padded micro-batch counts its rows only", function(t)
+    add_one_of("padded", model, "a padded micro-batch counts its rows only", function(t)
         same(t, model, PADDED, { 60, 60, 30, 60, 60, 30 })
     end)
 

@@ -162,7 +162,7 @@ add("on a device: losses to 1e-9", function(t)
     local p = programs.build("bert_cuda", (spec(o):gsub('\ntarget  *"c"', '\ntarget "cuda"')))
     t.contains(host.read(p.spec), '\ntarget "cuda"\n')
     losses_are(t, programs, p, losses[name_of(o)].values, 1e-9, { env = environment() })
-    losses_are(t, programs, p, losses[name_of(o)].values, 1e-9, { env = environment(devices.checked(1)), cycles = 2 })
+    losses_are(t, programs, p, losses[name_of(o)].values, 1e-9, { env = environment(devices.light(t, 1)), cycles = 2 })
 end)
 
 -- -- files of others ----------------------------------------------------------------------------

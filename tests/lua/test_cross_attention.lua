@@ -83,7 +83,8 @@ end)
 
 add("a device trains it as the C target does, with dropout", function(t)
     open(t)
-    devices.same_as_c(t, "cross_f64", spec { batch = 2, accumulate = 2, dropout = 0.2, more = F64 }, 1e-11)
+    devices.same_as_c(t, "cross_f64", spec { batch = 2, accumulate = 2, dropout = 0.2, more = F64 }, 1e-11,
+        devices.LIGHT)
 end)
 
 add("one micro-step of 64 rows is four of 16, with dropout", function(t)

@@ -79,7 +79,7 @@ train      { updates = 8, seed = 4 }
 %s]]):format(rows, widths[1], widths[2] // 2, widths[2], more)
     end
     same_as_c(t, "cuda_few64", spec(5, { 52, 528 }, F64), 1e-11)
-    same_as_c(t, "cuda_few", spec(3, { 9, 1100 }, ""), 1e-4)
+    same_as_c(t, "cuda_few", spec(3, { 9, 1100 }, ""), 1e-4, devices.LIGHT)
     if t.all then same_as_c(t, "cuda_few_odd", spec(7, { 70, 1030 }, ""), 1e-4) end
 end)
 
@@ -98,7 +98,7 @@ eval       { every = 1, metrics = { "loss", "accuracy", "top5" } }
 %s]]):format(classes, loss, more)
     end
     same_as_c(t, "cuda_classes64", spec(301, '{ "cross_entropy", label_smoothing = 0.2 }', F64), 1e-11)
-    same_as_c(t, "cuda_classes", spec(1027, '"cross_entropy"', ""), 1e-5)
+    same_as_c(t, "cuda_classes", spec(1027, '"cross_entropy"', ""), 1e-5, devices.LIGHT)
     if t.all then same_as_c(t, "cuda_classes_even", spec(264, '"cross_entropy"', ""), 1e-5) end
 end)
 
@@ -124,7 +124,7 @@ precision  "%s"
 ]]):format(first, first, second, second, precision)
     end
     same_as_c(t, "cuda_batchnorm64", spec(7, 514, "f64"), 1e-9)
-    same_as_c(t, "cuda_batchnorm", spec(6, 1024, "f32"), 1e-4)
+    same_as_c(t, "cuda_batchnorm", spec(6, 1024, "f32"), 1e-4, devices.LIGHT)
 end)
 
 -- Sums over rows: in the kernels that read these rows, of biases and of a norm's weight and bias, in a loop over layers
@@ -217,11 +217,11 @@ train      { updates = 8, seed = 4 }
 end
 
 add("attention in f64 equals the C target", function(t)
-    same_as_c(t, "cuda_attention64", attention(t, 2, 35, 70, F64), 1e-11, { cycles = 3 })
+    same_as_c(t, "cuda_attention64", attention(t, 2, 35, 70, F64), 1e-11, { cycles = t.all and 3 or 1 })
 end)
 
 add("attention in f32 equals the C target", function(t)
-    same_as_c(t, "cuda_attention", attention(t, 1, 66, 20, ""), 1e-4, { cycles = 3 })
+    same_as_c(t, "cuda_attention", attention(t, 1, 66, 20, ""), 1e-4, { cycles = t.all and 3 or 1, light = true })
 end)
 
 -- Tiles at their edges: products of 12 x 8 tiles of 128 and of 64, the fewest that take them, ragged on all sides.

@@ -58,6 +58,22 @@ add("inline PTX that the device library does not have does not compile", functio
     t.contains(result.err, "ptx_mov_u32")
 end)
 
+add("blocks of a cluster have the shared memory of their launch alone; clusters divide its blocks", function(t)
+    local function in_clusters(kernel, blocks, status, ...)
+        local folder = t.temp()
+        local text, count = host.read(t.root .. "/" .. t.build .. "/device/kernels.cu"):gsub(("%%) %s%%("):format(kernel),
+            (") __cluster_dims__(%d) %s("):format(blocks, kernel))
+        t.equal(count, 1)
+        t.write(folder .. "/kernels.cu", text)
+        return probe(t, kernel, { "GAGEN_DEVICE_CHECK=1", "GAGEN_KERNELS=" .. folder, ... }, status).err
+    end
+    in_clusters("reverse", 1)
+    t.match(in_clusters("block_sum", 3, 3), "device: cluster: a __shared__ array, .* block %(%d,0,0%)")
+    t.match(in_clusters("block_sum", 2, 3), "3 blocks of 256 threads in clusters of 2 cannot be")
+    t.match(in_clusters("add", 5, 3), "5 blocks of 256 threads in clusters of 5 cannot be")     -- more than 1024 threads
+    t.match(in_clusters("reverse", 1, 3, "GAGEN_DEVICE_ARCH=80"), "in clusters of 1 cannot be")
+end)
+
 add("NVRTC is that of the driver's CUDA or an older one", function(t)
     probe(t, "add", { "GAGEN_DEVICE_DRIVER=12080" })
     probe(t, "add", { "GAGEN_DEVICE_DRIVER=13000" })

@@ -160,7 +160,7 @@ end
 
 add("collectives of every cycle are those of the plan", function(t)
     local bytes
-    for _, count in ipairs { 1, 4, 16 } do
+    for _, count in ipairs(t.all and { 1, 4, 16 } or { 1, 4 }) do
         local one = collectives_case(t, "ddp", count, "25MiB", 2)
         t.equal(#one.collectives, 2)
         bytes = bytes or one.totals.comm_bytes_per_cycle
@@ -169,7 +169,7 @@ add("collectives of every cycle are those of the plan", function(t)
     end
     local many = collectives_case(t, "ddp", 4, "2KiB", 2)
     assert(#many.collectives > 3, #many.collectives .. " collectives")
-    for _, count in ipairs { 1, 4 } do
+    for _, count in ipairs(t.all and { 1, 4 } or { 4 }) do
         local one = collectives_case(t, "zero1", count, "25MiB", 2)
         t.equal(one.totals.comm_bytes_per_cycle, 2 * bytes)
         one = collectives_case(t, "zero2", count, "25MiB", 2)
@@ -177,7 +177,7 @@ add("collectives of every cycle are those of the plan", function(t)
     end
     collectives_case(t, "zero1", 4, "2KiB", 2)
     collectives_case(t, "zero2", 4, "2KiB", 2)
-    for _, count in ipairs { 1, 3, 16 } do
+    for _, count in ipairs(t.all and { 1, 3, 16 } or { 3 }) do
         for _, mode in ipairs { "zero3", "zero3_owner" } do
             local one = collectives_case(t, mode, count, nil, 2)
             local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)

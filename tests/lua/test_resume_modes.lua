@@ -101,6 +101,7 @@ end
 
 for _, optimizer in ipairs { "adamw", "muon", "adafactor" } do
     add(("a checkpoint of any mode and ranks is saved again by any other: %s"):format(optimizer), function(t)
+        if optimizer == "adafactor" then t.long() end       -- muon has it for the rest
         check_bytes(t, optimizer)
     end)
 end
@@ -123,6 +124,7 @@ local function options(c, more)
     return table.move(more, 1, #more, #o + 1, o)
 end
 
+-- With make test-all each combination ends the cycles of all, else its own and that of the one before.
 add("a cycle that any mode and ranks began is ended by any other", function(t)
     local programs, list, built, straight, stopped = t.load("tests/lua/programs.lua")(t), combinations(t), {}, {}, {}
     for i, c in ipairs(list) do
@@ -132,17 +134,20 @@ add("a cycle that any mode and ranks began is ended by any other", function(t)
         first.status = 75
         programs.train(built[i], first)
     end
+    local function ends(i, c, k, from)
+        local path = ("%s/cycle-000000001-r%d"):format(stopped[k], STOP // from[2] - MICROS // from[2])
+        local dump = programs.dump(built[i], options(c, { "--resume", path }))
+        if i == k then programs.identical(dump, straight[i], { "parameters", "gradients", "state" }) end
+        for _, file in ipairs { "parameters", "state" } do
+            local name = ("/%s.safetensors"):format(file)
+            local worst, where = programs.difference(dump .. name, straight[i] .. name)
+            assert(worst <= 1e-12, ("%s, ended by %s: %s of %s differs by %.3g"):format(name_of(from), name_of(c), where,
+                file, worst))
+        end
+    end
     for i, c in ipairs(list) do
         for k, from in ipairs(list) do
-            local path = ("%s/cycle-000000001-r%d"):format(stopped[k], STOP // from[2] - MICROS // from[2])
-            local dump = programs.dump(built[i], options(c, { "--resume", path }))
-            if i == k then programs.identical(dump, straight[i], { "parameters", "gradients", "state" }) end
-            for _, file in ipairs { "parameters", "state" } do
-                local name = ("/%s.safetensors"):format(file)
-                local worst, where = programs.difference(dump .. name, straight[i] .. name)
-                assert(worst <= 1e-12, ("%s, ended by %s: %s of %s differs by %.3g"):format(name_of(from), name_of(c),
-                    where, file, worst))
-            end
+            if t.all or k == i or k % #list + 1 == i then ends(i, c, k, from) end
         end
     end
 end)

@@ -50,7 +50,7 @@ local OTHERS = {
 }
 
 -- A spec whose logits are a sum over convolutions of planes that linear layers make.
-local function spec(forms, precision, target)
+local function spec(forms, precision, target, micro)
     local lines = {}
     for i, f in ipairs(forms) do
         local c, h, w = table.unpack(f.x)
@@ -60,7 +60,7 @@ local function spec(forms, precision, target)
     return ([[
 data      { "csv", train = "planes.csv", target = "last" }
 batch     (%d)
-accumulate (2)
+accumulate (%d)
 model     (function(batch)
     local function planes(i, c, h, w) return reshape { c, h, w } (linear("x" .. i) { c * h * w } (batch.input)) end
     local sum
@@ -76,13 +76,13 @@ optimizer { "sgd", lr = 0.1 }
 train     { updates = 2, seed = 3 }
 precision "%s"
 target    %s
-]]):format(ROWS, CLASSES, table.concat(lines, "\n    "), precision, target)
+]]):format(ROWS, micro or 2, CLASSES, table.concat(lines, "\n    "), precision, target)
 end
 
 local function build(t, programs, name, forms, precision, target, how)
     programs.write_sines("planes.csv", 2 * ROWS, COLUMNS)
     return programs.build(("tensor_conv_%s_%s_%s"):format(name, precision, target:gsub("%W", "")),
-        spec(forms, precision, target), how)
+        spec(forms, precision, target, forms == LARGE and 1), how)
 end
 
 -- How many kernels of convolutions a text has on tensor cores, and by threads: { conv2d =, conv2d_dx =, conv2d_dw = }.
@@ -122,7 +122,8 @@ end
 for _, precision in ipairs { "bf16", "f16" } do
     add(precision .. ": every form is that of the C target", function(t)
         local name, forms = some_forms(t, precision == "bf16")
-        local tensor, threads = forms_of(equals_c(t, name, forms, precision, checked(1)))
+        local settings = precision == "bf16" and devices.light(t, 1) or checked(1)
+        local tensor, threads = forms_of(equals_c(t, name, forms, precision, settings))
         t.equal(tensor.conv2d, #forms)
         t.equal(tensor.conv2d_dx, #forms - 1)
         t.equal(tensor.conv2d_dw, #forms)
@@ -163,7 +164,7 @@ add("layers of a loop, a frozen one and one for planes of two sizes are those of
     local text = kernels_of(p)
     t.equal((forms_of(text)).conv2d, 4)
     -- Without views the convolutions, and the gradients of their inputs, read their weights as they lie.
-    found, p = dump("home", { text = 'target "cuda"\n', options = { "--without", "layout" } }, checked(1))
+    found, p = dump("home", { text = 'target "cuda"\n', options = { "--without", "layout" } }, devices.light(t, 1))
     programs.close(found, expected, 4 * U.f16, { "parameters", "gradients" }, programs.distance)
     local tensor, threads = forms_of(kernels_of(p))
     t.equal(tensor.conv2d or tensor.conv2d_dx, nil)
@@ -237,7 +238,8 @@ add("batchnorm takes the statistics of tiles, joined or not, and of parts", func
     t.equal(count, 1)
     t.write(dev .. "/" .. source, text)
     for name, how in pairs { direct = {}, joined = { options = { "--dev", dev } } } do
-        local folder, p = dump(name, "f16", "cuda", how, environment(checked(1)))
+        local settings = name == "joined" and checked(1) or devices.light(t, 1)
+        local folder, p = dump(name, "f16", "cuda", how, environment(settings))
         local found, where = programs.distance(folder .. "/gradients.safetensors", exact)
         assert(found <= 1.25 * expected, ("%s: %s differs by %.3g, the C target's by %.3g"):format(name, where, found,
             expected))
@@ -257,7 +259,7 @@ local function small(t, programs) return build(t, programs, "small", SMALL, "bf1
 add("the order of blocks and threads changes no bit", function(t)
     local programs, environment = open(t)
     local name, forms = some_forms(t)
-    local p = build(t, programs, name, forms, "bf16", '"cuda"')
+    local p = build(t, programs, name, forms, "f16", '"cuda"')
     local function dump(settings) return programs.dump(p, { "--cycles", 1, env = environment(settings) }) end
     local expected = dump()
     for seed = 2, t.all and 4 or 2 do
@@ -304,7 +306,7 @@ add("found: each barrier, wait and commit of a convolution left out", function(t
     local text = small_kernels(t)
     local first = text:find("GA_DEVICE void conv_ring_product", 1, true)
     local calls = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);" }
-    local count = devices.each_left_out(text, { { first, (text:find("\n}", first, true)) } }, calls,
+    local count = devices.each_left_out(t, text, { { first, (text:find("\n}", first, true)) } }, calls,
         function(changed, switch) return edited(t, changed, switch) end, FOUND)
     t.equal(count, 5)
 end)
@@ -342,12 +344,12 @@ local function resnet(t, programs, precision, target)
     return programs.build(("tensor_resnet_%s_%s"):format(precision, target), text .. ([[
 data       { "cifar10", train = "tensor_conv.bin", shuffle = false, scale = 1/128 }
 batch      (2)
-accumulate (2)
+accumulate (%d)
 optimizer  { "sgd", lr = 0.01, momentum = 0.9 }
 train      { updates = 2, seed = 1 }
 precision  "%s"
 target     "%s"
-]]):format(precision, target))
+]]):format(t.all and 2 or 1, precision, target))
 end
 
 -- Behind so many layers a rounding changes much, so the C target in f32 says what is right: the device is as near to it

@@ -21,6 +21,9 @@ local LEAST = 1e9
 -- as bits depend on their number. A run has at least FEW slices, since parts cost as much as some.
 local BLOCKS, FEW = 132, 4
 
+-- Blocks of a cluster: they have tiles below each other and share the columns of B.
+local CLUSTER = 2
+
 -- A ring of four slices that begins at a multiple of 1024 bytes, the strips of eight warps, eight gates. Were the
 -- alignment that of the array, NVRTC would enlarge the shared memory of all other kernels, too.
 local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
@@ -29,16 +32,19 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
-local function blocks_of(g)
-    return math.max(1, math.min(BLOCKS, ceil(g.M, TALL) * ceil(g.N, WIDE) * ceil(g.K, DEEP) // FEW))
+-- How a product is cut: blocks of a cluster, clusters, piles of tiles, slices of each (hopper_product.cu). A product of
+-- one row of tiles has nothing to share.
+local function cut(g)
+    local cluster = g.M > TALL and CLUSTER or 1
+    local piles, slices = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP)
+    return { cluster = cluster, piles = piles, slices = slices,
+        clusters = math.max(1, math.min(BLOCKS // cluster, piles * slices // FEW)) }
 end
 
--- Whether runs of slices end within tiles, so that some tiles come in parts.
-local function has_parts(g)
-    local slices, blocks = ceil(g.K, DEEP), blocks_of(g)
-    local all = ceil(g.M, TALL) * ceil(g.N, WIDE) * slices
-    for block = 1, blocks - 1 do
-        if all * block // blocks % slices > 0 then return true end
+-- Whether runs of slices end within piles, so that some tiles come in parts.
+local function has_parts(c)
+    for run = 1, c.clusters - 1 do
+        if c.piles * c.slices * run // c.clusters % c.slices > 0 then return true end
     end
     return false
 end
@@ -98,11 +104,13 @@ function hopper.twin(g, kernel, operands, arguments)
     local a, b = operands.a, operands.b
     if (kernel.arch or ARCH) ~= ARCH then return nil end
     if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
-    return { blocks = blocks_of(g), tiles = has_parts(g) and ceil(g.M, TALL) * ceil(g.N, WIDE) or 0,
+    local c = cut(g)
+    return { cluster = c.cluster, blocks = c.clusters * c.cluster, tiles = has_parts(c) and c.piles * c.cluster or 0,
         shape = arguments.shape,
         a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind,
         sums = sums_of(g, arguments.sums, operands),
-        of_a = matrix(a, g.M, g.K, TALL), of_b = matrix(b, g.N, g.K, WIDE), made = all_made(kernel, kernel.node) }
+        of_a = matrix(a, g.M, g.K, TALL), of_b = matrix(b, g.N, g.K, WIDE // c.cluster),
+        made = all_made(kernel, kernel.node) }
 end
 
 --- The kernels that have a twin, in their order.
@@ -135,8 +143,8 @@ local BOXES = { "float *parts", "const __grid_constant__ ga_boxes a_boxes", "con
 local PARTS, SUMS = { "const float *parts" }, { "float *parts" }
 local ROW = { "int row", "int column", "float (&sums)[8]" }
 
-local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product runs", "hopper_product sums",
-    "hopper_product products", "hopper_product totals", "hopper_compare compare" }
+local HELPERS = { "hopper gates", "hopper copies", "hopper clusters", "hopper groups", "hopper_product runs",
+    "hopper_product sums", "hopper_product products", "hopper_product totals", "hopper_compare compare" }
 
 --- The text of the twins of kernels, with the functions that they call.
 function hopper.text(kernels, context)
@@ -153,8 +161,8 @@ function hopper.text(kernels, context)
             parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
             sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
         out[#out + 1] = context.template("cuda/matmul.cu")("boxes", { fn = text.ident(name), params = params,
-            shape = twin.shape, blocks = twin.blocks, in_parts = twin.tiles > 0, a = twin.a, b = twin.b, c = twin.c,
-            behind = twin.behind, sums = twin.sums }).text
+            shape = twin.shape, blocks = twin.blocks, cluster = twin.cluster, in_parts = twin.tiles > 0, a = twin.a,
+            b = twin.b, c = twin.c, behind = twin.behind, sums = twin.sums }).text
     end
     out[#out + 1] = "#endif\n"
     return table.concat(out, "\n")

@@ -206,7 +206,9 @@ add("top_hit", function(arguments, node, _, _, dtype)
     arguments.own, arguments.type = element(logits, "row[target[i]]"), c_text.type_of(logits)
     add_classes(arguments, node, { logits }, dtype)
 end)
-for _, name in ipairs { "cross_entropy", "cross_entropy_dx", "hit", "top_hit" } do list[name].helper = "rows:half wide" end
+for _, name in ipairs { "cross_entropy", "cross_entropy_dx", "hit", "top_hit" } do
+    list[name].helper = "rows:half wide"
+end
 
 -- Neighbours of a row of a table of embeddings that a thread moves at once.
 local function few_of_embedding(node, dtype)

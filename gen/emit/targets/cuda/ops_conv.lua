@@ -97,14 +97,13 @@ local function by_octets(node)
     return launches.full(graph.elements(shape) // 8)
 end
 
--- members: the gradients that a kernel adds up (passes/together.lua), each by blocks of its own, from `first` up to
--- `behind`.
+-- members: the gradients that a kernel adds up (passes/together.lua), each by blocks of its own, from `first` on.
 local function weight_sums(kernel, node)
     local members, blocks = {}, 0
     for i, s in ipairs(node.attrs.members or { node.size }) do
         local y, first = node.signature.outs[i], blocks
         blocks = blocks + ceil(s.K, 32) * ceil(s.L, 32) * s.G
-        members[i] = { partials = s.N, groups = s.G, terms = s.K, out = s.L, first = first, behind = blocks,
+        members[i] = { partials = s.N, groups = s.G, terms = s.K, out = s.L, first = first,
             y = text.ident(y), partial = text.ident(node.signature.ins[i]),
             add = text.ident(kernel.flags[y] or "false") }
     end

@@ -5,13 +5,16 @@
 -- matrix     of products and attention on tensor cores: 40 % of the 989e12 of its data sheet. The instructions of sm_80
 --            reach about 60 % of that rate there. At that speed tiles of 128 x 256 would ask the cache for 7e12 bytes
 --            per second, more than the 5.5e12 that it gives.
--- twin       of products with a twin for sm_90 (hopper.lua): its tiles of 128 x 256 take 49152 bytes from the cache for
---            4.2e6 operations, and the cache gives 5.5e12 bytes per second. No start on a device has measured one yet.
+-- twin       of products with a twin for sm_90 (hopper.lua): a slice of its tiles of 128 x 256 takes 49152 bytes from
+--            the cache for 4.2e6 operations, and the cache gives 5.5e12 bytes per second. No start on a device has
+--            measured one yet.
+-- cluster    of twins in clusters of two: the columns of a slice are copied once for both tiles, so each takes 32768
+--            bytes. It is less than the 788e12 that large products reach on an H200.
 -- bytes      per second: 90 % of the 4.8e12 of its data sheet, as copies reach
 -- link       bytes per second between host and device: 80 % of the 63e9 of sixteen lanes of PCIe 5.0
 -- call_us    between two nodes of a graph
-local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, twin = 470e12, bytes = 4.3e12, link = 50e9,
-    call_us = 1.2 }
+local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, twin = 470e12, cluster = 704e12, bytes = 4.3e12,
+    link = 50e9, call_us = 1.2 }
 
 -- Peaks of a device by its data sheet (SXM): multiply-adds in f32, products of 16 bits on tensor cores
 -- (dense), bytes per second. The floors of `make bench-gpu` follow from these.
@@ -25,8 +28,9 @@ function rates.peaks(name) return PEAKS[name:match "H[12]00"] end
 
 --- The rates for a type of real numbers, as a profile has them, with the time that a call adds.
 function rates.of(real)
-    return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin, bytes = RATES.bytes,
-        link_bytes = RATES.link, call_us = RATES.call_us, like = "a device like an H200" }
+    return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin,
+        cluster_flops = RATES.cluster, bytes = RATES.bytes, link_bytes = RATES.link, call_us = RATES.call_us,
+        like = "a device like an H200" }
 end
 
 return rates

@@ -110,8 +110,9 @@ function tensor.product(g, kernel, has_bias, sums, drops)
             drops = drops },
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
         behind = behind.eights(kernel, g.c_row % CHUNK == 0) }
-    kernel.launch.twin = hopper.twin(g, kernel, { a = a, b = b }, list)
-    if kernel.launch.twin then kernel.matrix = "twin_flops" end
+    local twin = hopper.twin(g, kernel, { a = a, b = b }, list)
+    kernel.launch.twin = twin
+    if twin then kernel.matrix = twin.cluster > 1 and "cluster_flops" or "twin_flops" end
     return list
 end
 
