@@ -1,9 +1,10 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
 --   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
---   panels; strips ask for the next one meanwhile. Where B lies by rows, a panel's first strip packs it. A part (tall x depth of A) is packed where A lies by columns, or
---   widened, and stays in the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over
---   a panel with its sums in registers. A tile is `tall` rows of strips by `wide` columns of panels.
+--   panels; strips ask for the next one meanwhile. Where B lies by rows, a panel's first strip packs it. A part (tall x
+--   depth of A) is packed where A lies by columns, or widened, and stays in the L2 cache; other rows of A are read as
+--   they lie. A strip (rows x columns of C) runs over a panel with its sums in registers. A tile is `tall` rows of
+--   strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
 local machine = require "emit.program.profile"
 local c_text = require "emit.targets.c_text"
