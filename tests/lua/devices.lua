@@ -60,9 +60,6 @@ function devices.ordered(seed)
     return { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
 end
 
---- Those of checked() with make test-all, else those of ordered(): for runs of kernels which another test has checked.
-function devices.light(t, seed) return t.all and devices.checked(seed) or devices.ordered(seed) end
-
 --- Settings of a run in which each twin is taken that compares right.
 function devices.forced(settings)
     local list = { "GAGEN_TWINS=all" }
@@ -84,6 +81,9 @@ function devices.small_twins(t, programs, blocks)
     t.write(dev .. "/gen/emit/targets/cuda/hopper.lua", text)
     return dev
 end
+
+--- Those of checked() with make test-all, else those of ordered(): for runs of kernels which another test has checked.
+function devices.light(t, seed) return t.all and devices.checked(seed) or devices.ordered(seed) end
 
 -- The folder of the dump of a run with these options, the losses of its updates, and what its evaluations say.
 local function trained(t, programs, p, o)

@@ -128,11 +128,12 @@ end
 
 --- More lines of model.h's sizes.
 function cuda_files.sizes(config, context)
-    local twins, parts = #hopper.of(context.kernels), hopper.parts_bytes(context.kernels)
+    local twins = #hopper.of(context.kernels)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
         twins > 0 and ("TWINS = %d, /* kernels with another one for sm_90a */"):format(twins) or nil,
-        twins > 0 and ("PARTS_BYTES = %d, /* of parts of their results */"):format(parts) or nil }
+        twins > 0 and ("PARTS_BYTES = %d, /* of parts of their results */")
+            :format(hopper.parts_bytes(context.kernels)) or nil }
 end
 
 --- More arguments of model.c.

@@ -119,8 +119,7 @@ local COMPARE = { "hopper_compare compare" }
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
 --- kernel's launch; nil if it has none: a small one, one whose rows are no whole chunks, or one of a program for other
 --- devices. Fields of a twin:
----   blocks, shared, threads  of its launch
----   cluster                  blocks that share what they read; nil: it has no clusters
+---   blocks, shared           of its launch; cluster: blocks of a cluster, nil: none are
 ---   boxes                    the operands that it copies by boxes: name; of: the parameter; first: an element of it;
 ---                            columns, rows, sheets, stride, box_rows
 ---   parts_bytes              memory for parts of results; nil: it takes none
@@ -133,12 +132,12 @@ function hopper.twin(g, kernel, operands, arguments)
     if not runs_here(kernel) then return nil end
     if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
     local c, sums = cut(g), sums_of(g, arguments.sums, operands)
-    local cluster, blocks, in_parts = c.cluster, c.clusters * c.cluster, has_parts(c)
-    return { cluster = cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
-        tiles = in_parts and c.piles * cluster or 0, sums = sums, rounds = false,
-        boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // cluster) },
+    local blocks, in_parts = c.clusters * c.cluster, has_parts(c)
+    return { cluster = c.cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
+        tiles = in_parts and c.piles * c.cluster or 0, sums = sums, rounds = false,
+        boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = OF_PRODUCTS, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { shape = arguments.shape, blocks = blocks, cluster = cluster, in_parts = in_parts,
+        arguments = { shape = arguments.shape, blocks = blocks, cluster = c.cluster, in_parts = in_parts,
             a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind, sums = sums } }
 end
 
