@@ -1,8 +1,8 @@
 /* twins.h: products and attention that have two kernels: one for all devices with tensor cores (mma.sync), and a twin
  * for those of sm_90 alone, which copies boxes and multiplies by warpgroups (wgmma). A start compares both on made-up
  * data. A twin is taken where its results are the same but for rounding and it is the faster one. Choices are kept in
- * tuning.json in the program's folder; a later start on the same device compares again and keeps what is there. The twin
- * adds up terms in another order: bits depend on the choice, so checkpoints have its hash. */
+ * tuning.json in the program's folder; a later start on the same device compares again and keeps what is there. The
+ * twin adds up terms in another order: bits depend on the choice, so checkpoints have its hash. */
 #ifndef GA_TWINS_H
 #define GA_TWINS_H
 #include "device/device.h"
