@@ -60,10 +60,10 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
 //% end
 }
 
-//@ tensor(fn, params, source, threads, at_least, shape, tile, a, b, c, behind, sums, of)
+//@ tensor(fn, params, source, threads, shape, tile, a, b, c, behind, sums, of)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), on tensor cores
  * $source */
-GA_KERNEL($threads$(at_least)) $fn($params) {
+GA_KERNEL($threads$(tile.at_least)) $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $(c.all);
     extern __shared__ __align__(128) ga_byte ring[];

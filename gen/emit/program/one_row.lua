@@ -194,7 +194,7 @@ local function change_position(node, copy, shape, caches, ops)
     copy.steps = {}
     if node.views then copy.views = ordered.copy(node.views) end
     for _, out in ipairs(graph.writes(node)) do
-        if not width_of(out.tensor, B, T) or out.columns or out.run then return false end
+        if out.columns or out.run or node.op ~= "attend" and not width_of(out.tensor, B, T) then return false end
     end
     if node.op == "attend" then return change_attend(node, copy, shape, caches) end
     if node.op == "rotary" then copy.attrs = ordered.copy(node.attrs, { position = true }) end
@@ -234,6 +234,12 @@ local function caches_of(body, shape)
     return possible and caches
 end
 
+-- The shape of one position of a value; of log sums (B, H, T) those of all heads.
+local function shape_of_position(t, shape)
+    if t.shape[2] == shape.T then return { 1, 1, table.unpack(t.shape, 3) } end
+    return { 1, 1, math.max(1, graph.elements(t.shape) // (shape.B * shape.T)) }
+end
+
 -- The nodes for one position of row 0, and the cache; false if a position needs more than those before it.
 local function position_nodes(body, g, ops)
     local made, input = {}, g.inputs[1].shape
@@ -241,7 +247,7 @@ local function position_nodes(body, g, ops)
     local caches = shape.T > 1 and caches_of(body, shape)
     local nodes = caches and copied(body, function(t)
         if graph.rowless(t) or t.dtype == "micro" then return t end
-        return shadow_of(made, t, { 1, 1, table.unpack(t.shape, 3) }, caches)
+        return shadow_of(made, t, shape_of_position(t, shape), caches)
     end, function(node, copy) return change_position(node, copy, shape, caches, ops) end, ops)
     return nodes, nodes and caches
 end

@@ -4,6 +4,7 @@ local behind = require "emit.targets.cuda.behind"
 local graph = require "graph.graph"
 local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local tensor = {}
@@ -92,7 +93,7 @@ local function spelled(o) return { turned = truth(o.turned), stride = o.stride, 
 --- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
 ---   shape.M, shape.N, shape.K      rows and columns of the result, terms of a sum
 ---   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
----   at_least                       blocks of a multiprocessor: four of a small one with draws, as NVRTC would spill a
+---   tile.at_least                  blocks of a multiprocessor: four of a small one with draws, as NVRTC would spill a
 ---                                  register to have five
 ---   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they
 ---                                  begin elsewhere than at whole chunks; likewise b
@@ -107,8 +108,9 @@ function tensor.product(g, kernel, has_bias, sums, drops)
     kernel.matrix = true
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
-    local list = { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
-        at_least = text.block(drops and kernel.launch.threads == 128 and ", 4" or ""), a = spelled(a), b = spelled(b),
+    local at_least = text.block(drops and kernel.launch.threads == 128 and ", 4" or "")
+    local list = { shape = { M = g.M, N = g.N, K = g.K }, tile = ordered.copy(tile, { at_least = at_least }),
+        a = spelled(a), b = spelled(b),
         c = { row = g.c_row, all = truth(g.c_row % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
             drops = drops },
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
