@@ -20,9 +20,10 @@ typedef struct strip {
 
 enum { STRIP_ROWS = $rows, STRIP_VECTORS = $vectors };
 
-/* Rows and columns are literals where it is called: the loops over them unroll. */
+/* Rows, columns and whether there is a copy are literals where it is called: the loops over them unroll. Whole rows of
+ * b go into the copy too, one behind the other. */
 static inline __attribute__((always_inline)) void strip_multiply(const strip *s, const int rows,
-                                                                 const int columns) {
+                                                                 const int columns, real *copy) {
     const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
     const real *a = s->a, *b = s->b;
     vec sum[STRIP_ROWS][STRIP_VECTORS];
@@ -33,6 +34,10 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
         }
     }
     for (int k = 0; k < s->depth; k++, a += s->a_column, b += s->b_row) {
+        if (copy) {
+            UNROLL for (int v = 0; v < wide; v++)
+                vec_store(copy + k * columns + v * VEC_LANES, vec_load(b + v * VEC_LANES, VEC_LANES), VEC_LANES);
+        }
         UNROLL for (int r = 0; r < rows; r++) {
             const vec x = vec_all(a[r * s->a_row]);
             UNROLL for (int v = 0; v < wide; v++)
@@ -46,13 +51,24 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
 }
 
 //@ strip_function(name, rows, columns)
-static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns); }
+static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns, NULL); }
 
 //@ packed_function(name, rows, columns)
 /* Operands of a whole strip as they are packed: a by terms, $rows rows beside each other, b in rows of $columns. */
 static __attribute__((noinline)) void $name(const strip *s) {
     const strip packed = {s->depth, s->a, 1, $rows, s->b, $columns, s->start, s->start_row, s->c, s->c_row};
-    strip_multiply(&packed, $rows, $columns);
+    strip_multiply(&packed, $rows, $columns, NULL);
+}
+
+//@ first_function(name, rows, columns)
+/* The first strip of a panel reads b where it lies and packs it for the others. */
+static __attribute__((noinline)) void $name(const strip *s, real *panel) { strip_multiply(s, $rows, $columns, panel); }
+
+//@ packed_first_function(name, rows, columns)
+/* The first strip of a panel, of a packed by terms: reads b where it lies and packs it for the others. */
+static __attribute__((noinline)) void $name(const strip *s, real *panel) {
+    const strip packed = {s->depth, s->a, 1, $rows, s->b, s->b_row, s->start, s->start_row, s->c, s->c_row};
+    strip_multiply(&packed, $rows, $columns, panel);
 }
 
 //@ fetch_lines()
@@ -123,22 +139,22 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
 }
 
 //@ part_term()
-/* Term k of a part of A for strips of `high` rows, from `rows` neighbours. */
-static inline __attribute__((always_inline)) void part_term(real *part, const int high, int rows, int depth, int k,
+/* Term k of a part of A for strips of `high` rows with room for `apart` terms, from `rows` neighbours. */
+static inline __attribute__((always_inline)) void part_term(real *part, const int high, int rows, int apart, int k,
                                                             const real *a) {
     const int whole = rows / high * high;
-    for (int i = 0; i < whole; i += high) memcpy(part + i * depth + k * high, a + i, (size_t)high * sizeof *a);
-    for (int i = whole; i < rows; i++) part[whole * depth + k * high + i - whole] = a[i];
+    for (int i = 0; i < whole; i += high) memcpy(part + i * apart + k * high, a + i, (size_t)high * sizeof *a);
+    for (int i = whole; i < rows; i++) part[whole * apart + k * high + i - whole] = a[i];
 }
 
 //@ part_columns()
 /* A part of A for strips of `high` rows, each by terms: part(i, k) = a[k * stride + i], the rows of a strip beside
- * each other. The term four ahead is asked for. */
-static inline __attribute__((always_inline)) void part_columns(real *part, const int high, int rows, int depth,
-                                                               const real *a, size_t stride) {
+ * each other, with room for `apart` terms. The term four ahead is asked for. */
+static inline __attribute__((always_inline)) void part_columns(real *part, const int high, int rows, int apart,
+                                                               int depth, const real *a, size_t stride) {
     for (int k = 0; k < depth; k++, a += stride) {
         if (k + 4 < depth) fetch_row(a + 4 * stride, (size_t)rows * sizeof *a);
-        part_term(part, high, rows, depth, k, a);
+        part_term(part, high, rows, apart, k, a);
     }
 }
 
@@ -150,7 +166,8 @@ static void $fn($params) {
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
 //% if a.packed then
-    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH];
+    enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART];
 //% else
     _Alignas(64) real panel[DEPTH * WIDTH];
 //% end
@@ -162,14 +179,16 @@ static void $fn($params) {
             /* Each strip asks for an equal share of the next panel's lines. */
             const int share = ($(b.lines) * ROWS + rows - 1) / rows;
 //% if a.packed then
-            part_columns(part, ROWS, rows, depth, a + $(a.at), $(a.stride));
+            part_columns(part, ROWS, rows, APART, depth, a + $(a.at), $(a.stride));
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
                 const real *columns = b + $(b.at), *next = columns + $(b.step);
 //% if tile.narrow then
                 if (j + COLUMNS > N) $(b.pack)(panel, WIDTH, N % COLUMNS, depth, columns, $(b.stride));
+//%     if not b.first then
                 else $(b.pack)(panel, WIDTH, COLUMNS, depth, columns, $(b.stride));
-//% else
+//%     end
+//% elseif not b.first then
                 $(b.pack)(panel, WIDTH, COLUMNS, depth, columns, $(b.stride));
 //% end
                 for (int i = i0, from = 0; i < i1; i += ROWS, from += share) {
@@ -181,7 +200,13 @@ static void $fn($params) {
                         $ahead
                     }
 //% end
+//% if b.first then
+                    const bool first = $(b.first);
+                    const strip s = {depth, $(a.strip), $(a.strides), first ? columns : panel,
+                                     first ? $(b.stride) : WIDTH, start, $start_row, out, N};
+//% else
                     const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, $start_row, out, N};
+//% end
                     $(tile.strips)
                 }
 //% if behind then
@@ -221,13 +246,14 @@ static inline __attribute__((always_inline)) void pack_half_columns(real *panel,
 }
 
 //@ part_half_columns(half, tall)
-/* A part of A for strips, of 16 bits: part(i, k) = a[k * stride + i], the rows of a strip beside each other. */
-static inline __attribute__((always_inline)) void part_half_columns(real *part, const int high, int rows, int depth,
-                                                                    const $half *a, size_t stride) {
+/* A part of A for strips, of 16 bits: part(i, k) = a[k * stride + i], the rows of a strip beside each other, with room
+ * for `apart` terms. */
+static inline __attribute__((always_inline)) void part_half_columns(real *part, const int high, int rows, int apart,
+                                                                    int depth, const $half *a, size_t stride) {
     real some[$tall];
     for (int k = 0; k < depth; k++, a += stride) {
         widen_row(some, a, rows);
-        part_term(part, high, rows, depth, k, some);
+        part_term(part, high, rows, apart, k, some);
     }
 }
 
@@ -239,7 +265,12 @@ static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
+//% if a.packed then
+    enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART], sums[TALL * WIDE];
+//% else
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[TALL * WIDE];
+//% end
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
@@ -248,7 +279,7 @@ static void $fn($params) {
 //% if not a.packed then
             widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), rows, depth);
 //% else
-            part_half_columns(part, ROWS, rows, depth, a + $(a.at), $(a.stride));
+            part_half_columns(part, ROWS, rows, APART, depth, a + $(a.at), $(a.stride));
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
                 const int columns = j + COLUMNS < N ? COLUMNS : N - j;

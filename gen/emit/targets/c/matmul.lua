@@ -1,9 +1,10 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
 --   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
---   panels; strips ask for the next one meanwhile. A part (tall x depth of A) is packed where A lies by columns, or
---   widened, and stays in the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over
---   a panel with its sums in registers. A tile is `tall` rows of strips by `wide` columns of panels.
+--   panels; strips ask for the next one meanwhile. Where B lies by rows, a panel's first strip packs it. A part (tall x
+--   depth of A) is packed where A lies by columns, or widened, and stays in the L2 cache; other rows of A are read as
+--   they lie. A strip (rows x columns of C) runs over a panel with its sums in registers. A tile is `tall` rows of
+--   strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
 local machine = require "emit.program.profile"
 local c_text = require "emit.targets.c_text"
@@ -15,6 +16,7 @@ local TILES = 32          -- a product has about this many tiles, unless they ge
 local TALL_MIN, TALL_MAX, TALL_PART, TALL_DEEP = 48, 192, 264, 512
 local DEPTH_MAX = 512
 local TURNED_ROWS = 128
+local LINE, SETS = 64, 4096     -- bytes of a line of memory; of addresses that have each set of the first cache once
 
 -- Costs as shares of the time of a product, measured on a processor with vectors of 32 bytes: packing of parts of A by
 -- columns (PART / wide) or widening of its rows (WIDENED / wide); packing of panels of B (PANEL / tall, LATE times as
@@ -89,11 +91,12 @@ function matmul.index(i, i_stride, j, j_stride)
 end
 
 --- The calls that compute a strip of an M x N result. The last strips, lower or narrower, have functions of their own.
--- lowest, narrowest: the C conditions for them; whole: the kind of the function of all others, "strip" or "packed".
-function matmul.strip_calls(M, N, s, lowest, narrowest, whole)
+-- lowest, narrowest: the C conditions for them; whole: the kind of the function of all others, "strip" or "packed";
+-- first: before all of them, the call for the first strip of a panel, or nil.
+function matmul.strip_calls(M, N, s, lowest, narrowest, whole, first)
     local low, narrow = M % s.rows, N > s.columns and N % s.columns or 0
     local columns = math.min(N, s.columns)
-    local list = {}
+    local list = { first }
     local function call(condition, rows, width, kind)
         list[#list + 1] = ("%s%s%s_%dx%d(&s);"):format(#list > 0 and "else " or "", condition, kind or "strip", rows,
             width)
@@ -145,6 +148,23 @@ local function tile_sizes(g, size, profile, packed, half)
     return s
 end
 
+-- The terms that a strip of a part has room for: not as far apart as the sets of a cache repeat, but two lines farther
+-- at least, so that a term of all strips stays in the cache while the part is packed.
+local function apart(s, size)
+    local terms = s.depth
+    while math.abs((terms * s.rows * size + SETS // 2) % SETS - SETS // 2) < 2 * LINE do terms = terms + 1 end
+    return terms
+end
+
+-- The call for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns.
+local function first_call(g, s, kind)
+    if g.b_col ~= 1 or g.N < s.columns then return nil end
+    local low = g.M % s.tall
+    local whole = ("%s_%dx%d(&s, panel);"):format(kind == "packed" and "packed_first" or "first", s.rows, s.columns)
+    if low == 0 or low >= s.rows then return "if (first) " .. whole end
+    return ("if (first && i + ROWS > M) first_%dx%d(&s, panel);\nelse if (first) %s"):format(low, s.columns, whole)
+end
+
 -- The arguments that all products have; `start` is the C text of the values that the sums of a strip begin with.
 --   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 --   tile.rows, tile.columns       of a strip
@@ -153,33 +173,38 @@ end
 --   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
 --   tile.strips, tile.last        the calls that compute a strip; the column behind a panel's last one
 --   a.packed                      whether parts of A are packed by columns
+--   a.apart                       terms that a strip of a part has room for
 --   a.at, b.at                    the places of A's row i (of a part: i0) and term k, of B's term k and column j
 --   a.strip, a.strides            where a strip reads A; elements between rows and between terms
 --   a.stride, b.stride            elements between the rows that packing reads
 --   b.pack, b.step                the function that packs a panel; from it to the next one, in elements
 --   b.rows, b.lines               rows of B that a panel is of, and its lines of memory
+--   b.first                       whether a strip is the first of a panel, and packs it; false: a function packs it
 local function arguments_of(g, s, kernel, start, size)
     local half = kernel.half and "half_" or ""
     local along, by_rows = g.a_col == 1, g.b_col == 1
     local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
-    local line = 64 // size
+    local line = LINE // size
     local kind = s.packed and g.N >= s.columns and "packed" or "strip"
     local in_part = s.packed or kernel.half
+    local first = not kernel.half and first_call(g, s, kind)
+    local narrow = g.N > s.columns and g.N % s.columns > 0
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, wide = s.wide,
-            depth = s.depth, narrow = g.N > s.columns and g.N % s.columns > 0,
+            depth = s.depth, narrow = narrow,
             last = text.block(g.N % s.columns == 0 and "j + COLUMNS" or "(j + COLUMNS < N ? j + COLUMNS : N)"),
-            strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind) },
-        a = { at = matmul.index(in_part and "i0" or "i", a_row, "k", a_col), packed = s.packed,
+            strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind, first or nil) },
+        a = { at = matmul.index(in_part and "i0" or "i", a_row, "k", a_col), packed = s.packed, apart = apart(s, size),
             stride = text.block(along and a_row or a_col),
-            strip = text.block(in_part and "part + (i - i0) * depth"
+            strip = text.block(s.packed and "part + (i - i0) * APART" or in_part and "part + (i - i0) * depth"
                 or "a + " .. matmul.index("i", a_row, "k", a_col).text),
             strides = text.block(s.packed and "1, ROWS" or in_part and "depth, 1" or a_row .. ", " .. a_col) },
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
             pack = text.ident("pack_" .. half .. (by_rows and "rows" or "columns")),
             step = text.block(by_rows and "COLUMNS" or "(size_t)COLUMNS * " .. b_col),
             rows = text.ident(by_rows and "depth" or "COLUMNS"),
+            first = first and text.block(narrow and "i == i0 && j + COLUMNS <= N" or "i == i0") or false,
             lines = text.block(by_rows and (ceil(s.columns, line) .. " * depth"):gsub("^1 %* ", "")
                 or ("COLUMNS * ((depth + %d) / %d)"):format(line - 1, line)) },
         start = text.block(start) }
