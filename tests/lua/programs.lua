@@ -43,9 +43,10 @@ local function headers_for(t, folder)
 end
 
 -- The compiler of a program built as `how` says, or nil for cc, and its options. Levels are options of cc; it is cc whose
--- warnings are errors, as clang has some of its own.
+-- warnings are errors, as clang has some of its own. A program that compiles its kernels anew has them position-independent:
+-- not with headers that were read for another one.
 local function compiler_of(t, marches, how)
-    local compiler = not how.level and not marches.forced and t.compiler or nil
+    local compiler = not how.level and not how.watch and not marches.forced and t.compiler or nil
     if compiler and compiler:find "clang" then return compiler, "-O0 -w" end
     return compiler, marches.level(how.level) .. " -Werror"
 end

@@ -49,7 +49,7 @@ return {
         "squares.at[k] + n * (apart * apart)", "squares.at[k]",
         "test_tensor_conv: batchnorm takes the statistics of tiles, joined or not, and of parts" },
     { "the last part of the gradient of a weight is not added", "templates/cuda/weight_sums.cu",
-        "for (int p = 0; p < PARTS; p++)", "for (int p = 0; p < PARTS - 1 + (PARTS < 2); p++)",
+        "for (int p = 0; p < w.parts; p++)", "for (int p = 0; p < w.parts - 1 + (w.parts < 2); p++)",
         "test_tensor_conv: large tiles and parts of a sum give what the C target does" },
     { "parts of the weight by octets begin inside of each other", "gen/catalog/ops/conv.lua",
         "if by_octets then terms = ceil(terms, 8) * 8 end", "",
