@@ -160,6 +160,14 @@ GA_DEVICE void ga_group_multiply(float (&d)[32][4], ga_uint64 a, ga_uint64 b) {
         : "l"(a), "l"(b), "n"((int)A_TURNED), "n"((int)B_TURNED));
 }
 
+/* Uses of these registers before here are over; those behind see what products left there. */
+template <int N> GA_DEVICE void ga_settle(float (&d)[N][4]) {
+#pragma unroll
+    for (int v = 0; v < N; v++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) asm volatile("" : "+f"(d[v][e])::"memory");
+}
+
 //@ head_products(half, eights, wide, first, names, registers)
 /* Begins the product of a (64 x 16) and b (16 x $wide), the terms of both being neighbours, and adds it to the sums of
  * a warpgroup, or to 0. */

@@ -91,14 +91,6 @@ GA_DEVICE void ga_heads_copy(const ga_head_memory<D> &m, const ga_boxes &q, cons
 }
 
 //@ products(type, half)
-/* Uses of these registers before here are over; those behind see what products left there. */
-template <int N> GA_DEVICE void ga_settle(float (&d)[N][4]) {
-#pragma unroll
-    for (int v = 0; v < N; v++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) asm volatile("" : "+f"(d[v][e])::"memory");
-}
-
 /* Waits for the products of both. */
 template <int N, int M> GA_DEVICE void ga_head_wait(float (&score)[N][4], float (&sum)[M][4]) {
     ga_group_wait<0>();

@@ -89,6 +89,7 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
                                int n, int count) {
     enum { A_STEP = A_TURNED ? 2048 : 32, B_STEP = B_TURNED ? 2048 : 32 }; /* bytes of 16 terms */
     const int block = threadIdx.x % 128;
+    ga_settle(sum);
     for (int s = 0; s < count; s++, n++) {
         const ga_byte *slice = ring + n % GA_RING * GA_SLICE_BYTES;
         const ga_uint64 x = ga_operand(slice + group * GA_PANEL, GA_PANEL), y = ga_operand(slice + GA_A_BYTES, GA_PANEL);
@@ -102,6 +103,7 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
         if (s > 0 && block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
     }
     ga_group_wait<0>();
+    ga_settle(sum);
     if (block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
 }
 
