@@ -148,8 +148,9 @@ GA_DEVICE void ga_keys_seen(ga_uint32 (&seen)[2], const int *mask, int n, int la
 }
 
 //@ attend_boxes(fn, params, shape, tile, visible, softmax, dropout)
-/* $fn for sm_90a: blocks stay and go along the tiles of all heads. While the scores of a step are computed, the values of
- * the step before are added up; exponentials of one warpgroup run beside products of the other. */
+/* $fn for sm_90a
+ * Blocks stay and go along the tiles of all heads. While the scores of a step are computed, the values of the step
+ * before are added up; exponentials of one warpgroup run beside products of the other. */
 GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { KEYS = GA_HEAD_KEYS, TILES = (T + GA_HEAD_TALL - 1) / GA_HEAD_TALL };

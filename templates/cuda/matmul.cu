@@ -128,7 +128,8 @@ for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
 //@ boxes(fn, params, shape, blocks, cluster, in_parts, a, b, c, behind, sums)
-/* $fn by boxes: eight neighbours of its result, the tiles that blocks have whole, those that came in parts */
+/* $fn by boxes
+ * Eight neighbours of its result, the tiles that blocks have whole, those that came in parts. */
 GA_DEVICE void $(fn)_row($(params.row)) {
     enum { N = $(shape.N) };
     const bool ALL = true;

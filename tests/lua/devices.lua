@@ -159,6 +159,16 @@ function devices.switched(text, parts, patterns)
     return table.concat(pieces), calls
 end
 
+--- t.run's result of one cycle of a program with this text of kernels and these settings.
+function devices.edited(t, p, text, settings)
+    local programs, environment = devices.open(t)
+    local folder = t.temp()
+    t.write(folder .. "/kernels.cu", text)
+    local env = environment(settings)
+    env[#env + 1] = "GAGEN_KERNELS=" .. folder
+    return programs.train(p, { "--cycles", 1, env = env, status = false })
+end
+
 --- Runs train(text, LEFT_OUT=n) for each call of switched(), unless make test-all runs for the last one of each function:
 --- the checker must find what `pattern` describes, and nothing where no call is left out. train: returns t.run's result.
 --- Returns the number of calls.

@@ -217,11 +217,11 @@ train      { updates = 8, seed = 4 }
 end
 
 add("attention in f64 equals the C target", function(t)
-    same_as_c(t, "cuda_attention64", attention(t, 2, 35, 70, F64), 1e-11, { cycles = t.all and 3 or 2 })
+    same_as_c(t, "cuda_attention64", attention(t, 2, 35, 70, F64), 1e-11, { cycles = 3 })
 end)
 
 add("attention in f32 equals the C target", function(t)
-    same_as_c(t, "cuda_attention", attention(t, 1, 66, 20, ""), 1e-4, { cycles = t.all and 3 or 2, light = true })
+    same_as_c(t, "cuda_attention", attention(t, 1, 66, 20, ""), 1e-4, { cycles = 3, light = true })
 end)
 
 -- Tiles at their edges: products of 12 x 8 tiles of 128 and of 64, the fewest that take them, ragged on all sides.

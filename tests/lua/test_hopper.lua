@@ -150,12 +150,7 @@ end
 
 -- A run of the small program with this text of kernels and these settings.
 local function edited(t, text, settings)
-    local programs, environment = devices.open(t)
-    local folder = t.temp()
-    t.write(folder .. "/kernels.cu", text)
-    local env = environment(settings)
-    env[#env + 1] = "GAGEN_KERNELS=" .. folder
-    return programs.train(build(t, programs, "small", "bf16", "cuda"), { "--cycles", 1, env = env, status = false })
+    return devices.edited(t, build(t, devices.open(t), "small", "bf16", "cuda"), text, settings)
 end
 
 local function small_kernels(t)

@@ -225,11 +225,9 @@ end)
 
 -- A run of the small program, or another one, with this text of kernels.
 local function edited(t, text, name, more)
-    local programs, environment = open(t)
-    local folder, env = t.temp(), environment(checked(1))
-    t.write(folder .. "/kernels.cu", text)
-    table.move({ "GAGEN_KERNELS=" .. folder, more }, 1, 2, #env + 1, env)
-    return programs.train(build(t, programs, name, "bf16", "cuda"), { "--cycles", 1, env = env, status = false })
+    local settings = checked(1)
+    settings[#settings + 1] = more
+    return devices.edited(t, build(t, open(t), name, "bf16", "cuda"), text, settings)
 end
 
 local function kernels_of(t, name)

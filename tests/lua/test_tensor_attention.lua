@@ -108,15 +108,13 @@ end
 
 add("found: each barrier, wait and commit of attention left out", function(t)
     devices.needs_library(t)
-    local programs, environment = open(t)
-    local p, folder = small(t, programs), t.temp()
+    local p = small(t, open(t))
     local text = host.read(p.folder .. "/kernels.cu")
     local calls = { "ga_copy_commit%(%);", "ga_copy_wait<0>%(%);", "__syncthreads%(%);" }
     local count = devices.each_left_out(t, text, parts_of(text), calls, function(changed, switch)
-        local env = environment(checked(1))
-        t.write(folder .. "/kernels.cu", changed)
-        table.move({ switch, "GAGEN_KERNELS=" .. folder }, 1, 2, #env + 1, env)
-        return programs.train(p, { "--cycles", 1, env = env, status = false })
+        local settings = checked(1)
+        settings[#settings + 1] = switch
+        return devices.edited(t, p, changed, settings)
     end, "device: [ru]")
     t.equal(count, 15)
 end)

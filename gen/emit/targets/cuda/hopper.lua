@@ -301,8 +301,12 @@ static void launch_chosen(queue *q, int twin, void **args) {
 
 ]]
 
--- A list of structs as an initializer.
-local function braces(rows) return "{" .. table.concat(rows, ", ") .. "}" end
+-- Adds a field that is a list of structs, as pieces of a line.
+local function add_rows(fields, name, rows)
+    for i, row in ipairs(rows) do
+        fields[#fields + 1] = (i == 1 and ("%s = {"):format(name) or "") .. row .. (i == #rows and "}" or "")
+    end
+end
 
 -- The row of a kernel in the table.
 local function table_row(kernel)
@@ -322,10 +326,9 @@ local function table_row(kernel)
         twin.sums and (".sums = %d, .totals = %d"):format(ceil(twin.sums.count, 64) * twin.sums.parts,
             ceil(twin.sums.count, 1024)) or ".sums = 0",
         (".parts = %s, .rounds = %s"):format(tostring(twin.parts_bytes ~= nil), tostring(twin.rounds)),
-        ".half = GA_" .. half:upper(), ".operands = " .. #boxes, ".boxes = " .. braces(boxes),
-        ".parameters = " .. #kernel.parameters, ".made = {" .. made[1] }
-    made[#made] = made[#made] .. "}"
-    table.move(made, 2, #made, #fields + 1, fields)
+        ".half = GA_" .. half:upper(), ".operands = " .. #boxes, ".parameters = " .. #kernel.parameters }
+    add_rows(fields, ".boxes", boxes)
+    add_rows(fields, ".made", made)
     return cuda.wrap("    ", ("[T_%s] = {"):format(upper), fields, "},")
 end
 
