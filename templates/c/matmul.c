@@ -306,7 +306,7 @@ static void $fn($params) {
     }
 }
 
-//@ linear_matrix(fn, params, source, shape, tile, a, b, sums, ahead, store)
+//@ linear_matrix(fn, params, source, shape, tile, a, b, sums, ahead, narrow, store)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of $(a.type), sums of f32
  * $source */
 static void $fn($params) {
@@ -364,10 +364,12 @@ static void $fn($params) {
 //%     end
                     matrix_block($(sums.block), $(sums.row), $(sums.start), $(sums.start_row),
                                  $(a.block), $(a.row), panel + x * $(b.block), depth);
-//% if store then
-//%     if sums.chunks then
+//% if sums.chunks and (narrow or store) then
                     if (k + DEPTH < K) continue;
-//%     end
+//% end
+//% if narrow then
+                    $narrow
+//% elseif store then
                     for (int r = 0; r < $(sums.rows); r++) {
                         INDEPENDENT for (int n = 0; n < $(sums.columns); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;

@@ -118,6 +118,33 @@ static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, c
     matrix_store(sums, sums_row);
 }
 
+//@ matrix_narrow()
+/* The first rows and columns of a block of sums as numbers of bf16. Sums are never denormal: products of bf16 make them
+ * zeros. */
+static inline void matrix_narrow(bf16 *to, size_t row, const float *sums, int rows, int columns) {
+    for (int r = 0; r < rows; r++, to += row, sums += 32) {
+        vec half[2];
+        memcpy(half, sums, sizeof half);
+        const __m512bh all = _mm512_cvtne2ps_pbh((__m512)half[1], (__m512)half[0]);
+        if (columns == 32) memcpy(to, &all, sizeof all);
+        else memcpy(to, &all, (size_t)columns * sizeof *to);
+    }
+}
+
+//@ matrix_look_up()
+/* to = table[x.bits] for the first rows and columns of a block. Two elements of the table are read at a place, and the
+ * first is taken. */
+static inline void matrix_look_up(bf16 *to, const bf16 *x, size_t row, int rows, int columns, const bf16 *table) {
+    for (int r = 0; r < rows; r++, to += row, x += row) {
+        bf16_pairs all = {0};
+        memcpy(&all, x, (size_t)columns * sizeof *x);
+        const bf16_pairs even = (bf16_pairs)_mm512_i32gather_epi32((__m512i)(all & 0xffff), table, sizeof *table);
+        const bf16_pairs odd = (bf16_pairs)_mm512_i32gather_epi32((__m512i)(all >> 16), table, sizeof *table);
+        all = (even & 0xffff) | odd << 16;
+        memcpy(to, &all, (size_t)columns * sizeof *to);
+    }
+}
+
 //@ slices(count)
 /* An operand is the sum of SLICES numbers of bf16: each is the rest after those before it, rounded. */
 enum { SLICES = $count };

@@ -133,6 +133,14 @@ PLAIN __m512 _mm512_mask_i32gather_ps(__m512 others, uint16_t mask, __m512i at, 
     return others;
 }
 
+/* The elements `scale` * at bytes behind x. */
+PLAIN __m512i _mm512_i32gather_epi32(__m512i at, const void *x, int scale) {
+    plain_words place = (plain_words)at;
+    for (int i = 0; i < 16; i++)
+        memcpy((char *)&place + 4 * i, (const char *)x + (long long)(int32_t)place[i] * scale, 4);
+    return (__m512i)place;
+}
+
 /* The lower half; as the lower half; elements of 16 bits, each in a lane of its own. */
 PLAIN __m256i _mm512_castsi512_si256(__m512i x) { return (__m256i){x[0], x[1], x[2], x[3]}; }
 

@@ -115,6 +115,9 @@ static void loads(void) {
     for (int i = -9; i < 5; i++) f[i] = (float)(i + 0.5);
     x.floats = _mm512_maskz_loadu_ps(0x16, f);
     for (int i = 0; i < 16; i++) is("maskz_loadu_ps", i, x.f[i], 0x16 >> i & 1 ? i + 0.5 : 0);
+    for (int i = 0; i < 16; i++) at.n[i] = i < 14 ? 4 - i : -9;
+    x.whole = _mm512_i32gather_epi32(at.whole, f, sizeof *f);
+    for (int i = 0; i < 16; i++) is("i32gather_epi32", i, x.f[i], at.n[i] + 0.5);
     for (int i = 0; i < 16; i++) x.f[i] = -100 - i, at.n[i] = i < 14 ? 4 - i : 1000;
     x.floats = _mm512_mask_i32gather_ps(x.floats, 0x2fdb, at.whole, f, sizeof *f);
     for (int i = 0; i < 16; i++) is("mask_i32gather_ps", i, x.f[i], 0x2fdb >> i & 1 ? 4 - i + 0.5 : -100 - i);

@@ -240,8 +240,9 @@ local function added(node)
     return n
 end
 
--- The text of a kernel's helpers, listed as "a b" (targets/ops.lua): blocks of template files, placed before the first
--- kernel that needs them. "a:half" also gets the type of products' inputs as `type`, and as `half` if it has 16 bits.
+-- The text of a kernel's helpers, listed as "a b" (targets/ops.lua), and of its tables: blocks of template files that
+-- stand before the first kernel that needs them. "a:half" also gets the type of products' inputs as `type`, and as
+-- `half` if it has 16 bits.
 local function helper_text(kernel, context, target)
     local out = {}
     for name, told in (ops.helper(kernel.node, target, kernel) or ""):gmatch("([%w_]+)(:?%S*)") do
@@ -251,6 +252,12 @@ local function helper_text(kernel, context, target)
                 type = text.ident(half or "real") } or {}
             out[#out + 1] = context.template(file)(name, arguments).text:gsub("\n*$", "\n\n", 1)
             context.helpers[name] = true
+        end
+    end
+    for _, t in ipairs(kernel.tables or {}) do
+        if not context.helpers[t.name.text] then
+            out[#out + 1] = context.template(("%s/table%s"):format(target.folder, target.extension))("table", t).text
+            context.helpers[t.name.text] = true
         end
     end
     return table.concat(out)
@@ -356,7 +363,9 @@ end
 
 --- A table for kernels.make that collects the functions of a program: `list` has { name, text, launch, parameters } in
 --- the order of kernels.c.
-function kernels.functions() return { list = {}, by_arguments = {}, names_of = {}, by_text = {}, names = {} } end
+function kernels.functions()
+    return { list = {}, by_arguments = {}, names_of = {}, by_text = {}, names = {}, tables = { names = {} } }
+end
 
 --- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
 function kernels.make(node, section, context)
@@ -365,7 +374,7 @@ function kernels.make(node, section, context)
     local half = context.half          -- products of the boundary have the program's type
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
-        arch = context.arch,
+        arch = context.arch, known_tables = context.functions.tables,
         draws = (op.draws or node.drops) and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
         name = graph.unique(context, call_name(node, section)) }
     kernel.flags = flags_of(node, context.target)

@@ -21,7 +21,8 @@ end
 -- multiply and add at once; panel, deep_panel: bytes of the first and of the second cache that a block of a product may
 -- take; part: bytes of left operands and sums that a tile of a product of 16 bits keeps;
 -- matrix: what multiplies bf16, "registers" (the matrix registers, AMX) or "vectors" (AVX512-BF16); matrix_flops:
--- of these products; f32: how products of f32 are computed, if not by multiply-adds.
+-- of these products; f32: how products of f32 are computed, if not by multiply-adds; tables: whether 16
+-- elements of a table are read faster than a function like tanh is computed.
 local PROFILES = {
     generic = { flags = {}, features = {}, flops = 6e9, bytes = 8e9,
         vector = 16, registers = 16, panel = 16384, part = 262144 },
@@ -35,7 +36,8 @@ local PROFILES = {
         matrix = "vectors", matrix_flops = 240e9, features = joined(V4_FEATURES, { "avx512bf16" }) },
     sapphirerapids = { flags = joined(joined(V3, V4), { "-mavx512bf16", "-mamx-tile", "-mamx-bf16" }), flops = 120e9,
         bytes = 15e9, vector = 64, registers = 32, panel = 24576, deep_panel = 98304, part = 1048576, fma = "avx512",
-        matrix = "registers", matrix_flops = 700e9, f32 = "bf16x6", features = joined(V4_FEATURES, { "avx512bf16" }),
+        matrix = "registers", matrix_flops = 700e9, f32 = "bf16x6", tables = true,
+        features = joined(V4_FEATURES, { "avx512bf16" }),
         system = { "amx-tile", "amx-bf16" } },
     aarch64 = { flags = {}, features = {}, flops = 20e9, bytes = 12e9,
         vector = 16, registers = 32, panel = 16384, part = 262144, fma = "neon" },

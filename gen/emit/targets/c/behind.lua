@@ -2,6 +2,8 @@
 local behind = require "emit.targets.behind"
 local c = require "emit.targets.c.c"
 local graph = require "graph.graph"
+local look_up = require "emit.targets.c.look_up"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local c_behind = {}
@@ -26,6 +28,17 @@ end
 
 --- The lines that store element `at` of a kernel's result c, whose sum is `value`, and compute what stands behind it.
 --- in_place: c[at] is `value` already.
-function c_behind.store(kernel, dtype, in_place) return behind.store(kernel, dtype, c, "at", in_place) end
+function c_behind.store(kernel, dtype, in_place)
+    local node, shown = kernel.node, {}
+    if node.behind then
+        local list
+        list, shown = look_up.of_inputs(kernel, node.behind.statements)
+        node = ordered.copy(node, { behind = ordered.copy(node.behind, { statements = list }) })
+    end
+    local target = ordered.copy(c, { spelling = function(real, _, at)
+        return c.spelling(real, function(name) return shown[name] or name end, at)
+    end })
+    return behind.store(ordered.copy(kernel, { node = node }), dtype, target, "at", in_place)
+end
 
 return c_behind

@@ -48,8 +48,9 @@ local function fma_header(profile)
     return fma and fma.include
 end
 
--- The headers of the matrix registers and of bf16, the type that they multiply.
+-- The headers of the matrix registers, of bf16, the type that they multiply, and of what flushes denormals.
 local function matrix_header() return "<immintrin.h>" end
+local function denormals_header() return '"runtime/base/denormals.h"' end
 local function bf16_header() return '"runtime/base/bf16.h"' end
 
 local function strip(context)
@@ -118,6 +119,7 @@ local PIECES = {
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "half", block = "narrow_row", arguments = half, names = { "narrow_row" } },
+    { file = "table", block = "numbers", arguments = nothing, include = denormals_header, names = { "BF16_NUMBERS" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
     { file = "matrix", block = "slices", arguments = slices, include = bf16_header, names = { "SLICES" } },
     { file = "matrix", block = "sums", matrix = "registers", arguments = nothing,
@@ -135,6 +137,10 @@ local PIECES = {
         names = { "matrix_block" } },
     { file = "matrix", block = "blocks_of_parts", matrix = "vectors", arguments = nothing,
         names = { "matrix_block_of_parts" } },
+    { file = "matrix", block = "matrix_narrow", arguments = nothing, include = matrix_header,
+        names = { "matrix_narrow" } },
+    { file = "matrix", block = "matrix_look_up", arguments = nothing, include = matrix_header,
+        names = { "matrix_look_up" } },
     { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },
     { file = "matrix", block = "pairs_across", sliced = false, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "some", arguments = nothing, names = { "some" } },

@@ -11,6 +11,7 @@
 local behind = require "emit.targets.c.behind"
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
+local look_up = require "emit.targets.c.look_up"
 local machine = require "emit.program.profile"
 local matmul = require "emit.targets.c.matmul"
 local ordered = require "base.ordered"
@@ -25,12 +26,12 @@ local BLOCK = matrix.BLOCK
 -- Registers read panels of up to 1.2 MB from the L2 cache as fast as 32 rows of A, so that most sums take one panel;
 -- vectors are fastest with rows of A in the L1 cache.
 local MOST = {
-    registers = { rows = { tall = 512, wide = 384, depth = 1536 }, columns = { tall = 256, wide = 384, depth = 384 },
+    registers = { rows = { tall = 512, wide = 384, depth = 1536 }, columns = { tall = 512, wide = 384, depth = 384 },
         tiles = 6 },
     vectors = { rows = { tall = 256, wide = 256, depth = 384 }, columns = { tall = 256, wide = 256, depth = 384 },
         tiles = 12 },
 }
-local TALL, SIDE_MIN = 128, 64      -- a tile of this height gets narrower, not lower; the least height and width
+local SIDE_MIN = 64         -- the least height and width of a tile of several
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
 local MOST_IN_ATTENTION = 2 -- the same for the products of attention: their strips are slower
 
@@ -104,16 +105,20 @@ local function depth_of(K, slices, profile, by)
     return side(K, MOST[profile.matrix][by].depth // slices // BLOCK * BLOCK)
 end
 
---- The sizes of a product M x N with K terms of operands that have `slices` slices. A product has about as many tiles
---- as MOST says, unless they get too small. by: how A lies, "rows" or "columns".
+--- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the cuts into as many tiles as
+--- MOST says, or as many as there are, the one whose tiles copy the fewest rows and columns. by: how A lies, "rows" or
+--- "columns".
 function matrix.sizes(M, N, K, slices, profile, by)
-    local most = MOST[profile.matrix]
-    local tall, wide = side(M, most[by].tall), side(N, most[by].wide)
-    while ceil(M, tall) * ceil(N, wide) < most.tiles and math.max(tall, wide) > SIDE_MIN do
-        if tall > TALL or wide <= SIDE_MIN then tall = side(M, math.max(SIDE_MIN, tall // 2))
-        else wide = side(N, math.max(SIDE_MIN, wide // 2)) end
+    local most, least = MOST[profile.matrix], nil
+    local tiles = math.min(most.tiles, ceil(M, SIDE_MIN) * ceil(N, SIDE_MIN))
+    for across = ceil(N, most[by].wide), ceil(N, SIDE_MIN) do
+        local down = math.max(ceil(M, most[by].tall), ceil(tiles, across))
+        local copied = across * M + down * N
+        if down <= ceil(M, SIDE_MIN) and (not least or copied < least.copied) then
+            least = { copied = copied, tall = whole(ceil(M, down)), wide = whole(ceil(N, across)) }
+        end
     end
-    return { tall = tall, wide = wide, depth = depth_of(K, slices, profile, by) }
+    return { tall = least.tall, wide = least.wide, depth = depth_of(K, slices, profile, by) }
 end
 
 --- The arguments of the template that packs a weight for products with N columns and K terms.
@@ -126,7 +131,6 @@ end
 -- The statements that store a complete sum.
 local function store_of(kernel)
     if kernel.node.behind then return behind.store(kernel, "f32") end
-    if graph.is_half(graph.result(kernel.node)) then return c_text.store(kernel, "c[at]", "value") end
     return text.block("c[at] = value;")
 end
 
@@ -173,6 +177,28 @@ local function sums_of(kernel, g, tile, has_bias, whole)
     return s, in_result
 end
 
+-- The statements that ask for the lines of memory of a block: of inputs behind the product, and of a result of bf16,
+-- since writing to lines that are not in a cache is slow; false: there are none.
+local function ahead_of(kernel, half)
+    local place, lines = "(size_t)i * N + j + x", {}
+    local inputs = kernel.node.behind and behind.ahead(kernel.node, place, BLOCK, BLOCK)
+    if inputs then lines[1] = inputs.text end
+    if half then lines[#lines + 1] = ("fetch_lines(c + %s, N * sizeof *c, %d, 0, %d);"):format(place, BLOCK, BLOCK) end
+    return #lines > 0 and text.block(table.concat(lines, "\n"))
+end
+
+-- The statements that store a block of sums as numbers of bf16, and what stands behind them if it is found in a table;
+-- false: what stands behind them is computed.
+local function narrow_of(kernel, sums)
+    local found = look_up.of_result(kernel)
+    if kernel.node.behind and not found then return false end
+    local size = ("%s, %s"):format(sums.rows.text, sums.columns.text)
+    local lines = { "const size_t at = (size_t)i * N + j + x;",
+        ("matrix_narrow(c + at, N, %s, %s);"):format(sums.block.text, size) }
+    if found then lines[3] = ("matrix_look_up(behind + at, c + at, N, %s, %s);"):format(size, found) end
+    return text.block(table.concat(lines, "\n"))
+end
+
 --- The arguments of the template for a product with these strides (op.gemm's table), of operands that have `slices`
 --- slices.
 ---   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
@@ -188,7 +214,9 @@ end
 ---   a.stride, b.stride            elements between the rows that they read
 ---   a.block, a.row                where the blocks of A are read, and elements between their rows
 ---   sums                          where sums lie and begin (sums_of)
----   ahead                         what asks for further inputs of a block; store: what stores it, false: it is there
+---   ahead                         what asks for further inputs of a block
+--   narrow                        the statements that store a block of sums as numbers of bf16, or false
+--   store                         those that store an element of another result, false: it is there
 function matrix.product(g, kernel, has_bias, slices)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
     local direct = a_rows and g.K % BLOCK == 0 and slices == 1
@@ -207,8 +235,9 @@ function matrix.product(g, kernel, has_bias, slices)
         block, part = "part + (i - i0) * SLICES * DEPTH", "TALL"
     end
     local panels = kernel.panels or false
-    local ahead = kernel.node.behind and behind.ahead(kernel.node, "(size_t)i * N + j + x", BLOCK, BLOCK) or false
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
+    local half = graph.is_half(graph.result(kernel.node))
+    local narrow = half and narrow_of(kernel, sums)
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, narrow = narrow,
         a = { at = a_at, direct = direct, columns = not a_rows, part = part and text.block(part) or false,
             type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
             pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
@@ -216,7 +245,7 @@ function matrix.product(g, kernel, has_bias, slices)
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(b_rows and b_row or b_col),
             pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")), panels = panels,
             block = text.block(panels and "depth" or "SLICES * DEPTH") },
-        sums = sums, ahead = ahead, store = not in_result and store_of(kernel) }
+        sums = sums, ahead = ahead_of(kernel, half), store = not in_result and not narrow and store_of(kernel) }
 end
 
 return matrix
