@@ -77,9 +77,10 @@ function graph.bytes(t) return BYTES[t.dtype] end
 --- Whether a tensor is stored in 16 bits.
 function graph.is_half(t) return BYTES[t.dtype] == 2 end
 
---- The elements of the memory of a tensor: those of its shape, and what lies between its rows.
+--- The elements of the memory of a tensor: those of its shape, what lies between its rows, the rest of whole blocks.
 function graph.room(t)
     local n = graph.elements(t.shape)
+    if t.panels then return t.panels.room end
     return t.row and n // t.shape[#t.shape] * t.row or n
 end
 

@@ -196,13 +196,14 @@ local function narrowed(g, builder, param)
     return view_of(g, builder, param, "narrow", function(name) return builder:cast(param.value, g.half, name) end)
 end
 
--- kind: "panels" or "turned_panels".
-local function panelled(g, builder, param, kind)
-    local view = view_of(g, builder, param, kind, function(name)
-        return builder:value("pack_" .. kind, { x = param.value }, nil, name)
+-- kind: "panels" or "turned_panels"; block: the rows and columns of a block.
+local function panelled(g, builder, param, kind, block)
+    return view_of(g, builder, param, kind, function(name)
+        local view, room = builder:value("pack_" .. kind, { x = param.value }, nil, name), 1
+        for _, n in ipairs(view.shape) do room = room * ((n + block - 1) // block * block) end
+        view.panels = { room = room }
+        return view
     end)
-    view.panels = true
-    return view
 end
 
 -- The weight of a convolution with these attributes by octets of the planes "x" or "dy". That of the input's gradient
@@ -230,7 +231,7 @@ end
 local function panels_of(config, node)
     local gemm = config.ops[node.op].gemm
     local product = config.panels and not config.without:has "layout" and gemm and gemm(node)
-    if not product or product.N % config.panels > 0 or product.K % config.panels > 0 then return nil end
+    if not product or product.N < config.panels or product.K < config.panels then return nil end
     return product.b_col == 1 and "panels" or "turned_panels"
 end
 
@@ -308,7 +309,7 @@ function layout.narrow_views(g, config)
                 local t = node.ins[key]
                 if t and t.kind == "param" and op.half[key] and not graph.is_half(t) then
                     local kind = panels_of(config, node)
-                    node.ins = ordered.copy(node.ins, { [key] = kind and panelled(g, config.builder, t.param, kind)
+                    node.ins = ordered.copy(node.ins, { [key] = kind and panelled(g, config.builder, t.param, kind, config.panels)
                         or narrowed(g, config.builder, t.param) })
                     if kind then node.why = "panels packed once per update" end
                 end

@@ -36,19 +36,21 @@ static void $fn($params) {
 /* $fn: ($K, $N) as panels
 //% end
  * A panel has up to DEPTH terms k of all columns, in blocks of 32 columns: rows of 32 pairs, (k, n) beside (k + 1, n).
+ * Blocks are whole, with zeros behind the terms and the columns.
  * $source */
 static void $fn($params) {
-    enum { N = $N, K = $K, DEPTH = $depth, BLOCKS = N / 32 };
+    enum { N = $N, K = $K, DEPTH = $depth, BLOCKS = (N + 31) / 32 };
     _Alignas(64) bf16 rounded[32 * DEPTH];
     for (ga_tiles t = ga_tiles_begin(w, (K + DEPTH - 1) / DEPTH * BLOCKS); ga_tile_next(&t);) {
-        const int k = (int)t.index / BLOCKS * DEPTH, n = (int)t.index % BLOCKS * 32, depth = at_most(K - k, DEPTH);
-        bf16 *block = y + (size_t)k * N + (size_t)n * depth;
+        const int k = (int)t.index / BLOCKS * DEPTH, depth = at_most(K - k, DEPTH), deep = (depth + 31) / 32 * 32;
+        const int n = (int)t.index % BLOCKS * 32, columns = at_most(N - n, 32);
+        bf16 *block = y + (size_t)k * 32 * BLOCKS + (size_t)n * deep;
 //% if turned then
-        for (int r = 0; r < 32; r++) narrow_row(rounded + r * depth, x + (size_t)(n + r) * K + k, depth);
-        matrix_pack_columns(block, depth, 32, depth, rounded, depth);
+        for (int r = 0; r < columns; r++) narrow_row(rounded + r * depth, x + (size_t)(n + r) * K + k, depth);
+        matrix_pack_columns(block, deep, columns, depth, rounded, depth);
 //% else
-        for (int r = 0; r < depth; r++) narrow_row(rounded + 32 * r, x + (size_t)(k + r) * N + n, 32);
-        matrix_pack_rows(block, depth, 32, depth, rounded, 32);
+        for (int r = 0; r < depth; r++) narrow_row(rounded + 32 * r, x + (size_t)(k + r) * N + n, columns);
+        matrix_pack_rows(block, deep, columns, depth, rounded, 32);
 //% end
     }
 }

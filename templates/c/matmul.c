@@ -306,7 +306,7 @@ static void $fn($params) {
     }
 }
 
-//@ linear_matrix(fn, params, source, shape, tile, a, b, sums, ahead, narrow, store)
+//@ linear_matrix(fn, params, source, shape, tile, a, b, sums, ahead, finish, store)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of $(a.type), sums of f32
  * $source */
 static void $fn($params) {
@@ -335,7 +335,7 @@ static void $fn($params) {
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = at_most(K - k, DEPTH);
 //% if b.panels then
-            const bf16 *panel = b + (size_t)k * N + (size_t)j * depth;
+            $(b.panels)
 //% else
             $(b.pack)(panel, DEPTH, columns, depth, b + $(b.at), $(b.stride));
 //% end
@@ -359,17 +359,15 @@ static void $fn($params) {
 //% elseif ahead then
                     $ahead
 //% end
-//%     if sums.place then
-                    float *block_sums = $(sums.place);
-//%     end
+//% if sums.place then
+                    $(sums.place)
+//% end
                     matrix_block($(sums.block), $(sums.row), $(sums.start), $(sums.start_row),
                                  $(a.block), $(a.row), panel + x * $(b.block), depth);
-//% if sums.chunks and (narrow or store) then
-                    if (k + DEPTH < K) continue;
+//% if finish then
+                    $finish
 //% end
-//% if narrow then
-                    $narrow
-//% elseif store then
+//% if store then
                     for (int r = 0; r < $(sums.rows); r++) {
                         INDEPENDENT for (int n = 0; n < $(sums.columns); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;

@@ -131,6 +131,12 @@ static inline void matrix_narrow(bf16 *to, size_t row, const float *sums, int ro
     }
 }
 
+//@ matrix_finish()
+/* The first rows and columns of a block of sums. */
+static inline void matrix_finish(float *to, size_t row, const float *sums, int rows, int columns) {
+    for (int r = 0; r < rows; r++, to += row, sums += 32) memcpy(to, sums, (size_t)columns * sizeof *to);
+}
+
 //@ matrix_look_up()
 /* to = table[x.bits] for the first rows and columns of a block. Two elements of the table are read at a place, and the
  * first is taken. */

@@ -44,8 +44,8 @@ interface.fields = {
         .. "(passes/precision.lua), as keys; nil: none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
-    field("panels", "function", "(config): products read weights as panels that an update has packed, where both axes "
-        .. "are multiples of this number; nil: none", true),
+    field("panels", "function", "(config): products read weights as panels that an update has packed, in blocks of "
+        .. "this number of rows and columns, where no axis is smaller; nil: none", true),
     field("channels", "table", "by op that sums the values of channels: (node): in how many equal parts of the rows; "
         .. "conv2d: (node, rows): in how many tiles it computes so many rows (passes/channels.lua); nil: none", true),
     field("together", "table", "ops with one input and one result whose kernel takes several nodes at once "

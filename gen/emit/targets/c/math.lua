@@ -139,6 +139,7 @@ local PIECES = {
         names = { "matrix_block_of_parts" } },
     { file = "matrix", block = "matrix_narrow", arguments = nothing, include = matrix_header,
         names = { "matrix_narrow" } },
+    { file = "matrix", block = "matrix_finish", arguments = nothing, names = { "matrix_finish" } },
     { file = "matrix", block = "matrix_look_up", arguments = nothing, include = matrix_header,
         names = { "matrix_look_up" } },
     { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },

@@ -53,8 +53,8 @@ matrix.ORDER = {
 --- Whether the products of a kernel of bf16 are computed in blocks.
 function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix ~= nil end
 
---- The number that both axes of a weight are multiples of, so that an update packs it into the panels of its products;
---- nil: it packs none. Weights of f32 would take six bytes for each of their elements.
+--- The rows and columns of a block of the panels into which an update packs a weight for its products; nil: it packs
+--- none. Weights of f32 would take six bytes for each of their elements.
 function matrix.panels(config)
     return config.precision == "bf16" and machine.get(config.profile).matrix and BLOCK or nil
 end
@@ -134,36 +134,53 @@ local function store_of(kernel)
     return text.block("c[at] = value;")
 end
 
+-- Sums of blocks in the result, of which those at its edges are parts: these have a block of their own. condition: when
+-- they begin with those so far.
+local function set_edges(s, condition)
+    local lines = { "float *to = c + (size_t)i * N + j + x;",
+        ("const int rows = %s, wide = %s;"):format(s.rows, s.columns), "const bool inside = rows == 32 && wide == 32;",
+        "float *block_sums = inside ? to : sums;", "const int c_row = inside ? N : 32;" }
+    if condition ~= "" then
+        lines[6] = ("if (!inside && %s) matrix_start(sums, 32, rows, wide, to, N);"):format(
+            condition:find "|" and "(" .. condition .. ")" or condition)
+    end
+    s.place, s.row, s.size = table.concat(lines, "\n"), "c_row", "32 * 32"
+    s.finish = "if (!inside) matrix_finish(to, N, sums, rows, wide);"
+end
+
 -- Where the sums of a block lie, and how they begin. in_result: the block of the result holds them; whole: each side is
 -- one of whole blocks. Sums begin with those so far (`again`), with the bias or with 0. Where blocks are not whole, the
--- sums of a tile are set before.
+-- sums of a tile are set before, unless the result holds all but those at its edges.
 local function sums_of(kernel, g, tile, has_bias, whole)
+    local plain = not kernel.node.behind and not graph.is_half(graph.result(kernel.node))
     local adds = kernel.can_add and not graph.is_half(graph.result(kernel.node))
-    local in_result = whole and not kernel.node.behind and not graph.is_half(graph.result(kernel.node))
-    local chunks, again = g.K > tile.depth, {}
+    local in_result, chunks, again = plain and (whole or not has_bias), g.K > tile.depth, {}
     if chunks then again[1] = "k > 0" end
     if adds then again[#again + 1] = "add" end
+    local condition = table.concat(again, " || ")
     local function begin(from, stride)
         return ("matrix_start(sums, WIDE, i1 - i0, columns, %s, %s);"):format(from, stride)
     end
-    local s = { chunks = chunks, block = "block_sums", place = "sums + (i - i0) * WIDE + x * 32",
+    local s = { block = "block_sums", place = "float *block_sums = sums + (i - i0) * WIDE + x * 32;",
         size = "TALL * WIDE", row = "32", rows = whole and "32" or "at_most(i1 - i, 32)",
-        columns = whole and "32" or "at_most(columns - x, 32)" }
-    local first, first_row = "NULL", s.row
-    if in_result then
-        s.place, s.row, s.size = "c + (size_t)i * N + j + x", "N", nil
-    elseif whole and not chunks and not adds then
+        columns = whole and "32" or "at_most(columns - x, 32)", chunks = chunks,
+        finish = chunks and "if (k + DEPTH < K) continue;" }
+    if in_result and whole then
+        s.place, s.row, s.size, s.finish = "float *block_sums = c + (size_t)i * N + j + x;", "N", nil, nil
+    elseif in_result then
+        set_edges(s, condition)
+    elseif not chunks and not adds and (whole or not has_bias) then
         s.block, s.place, s.size = "sums", nil, "32 * 32"
     end
+    local first, first_row = "NULL", s.row
     local early = adds and not in_result        -- the result's values are needed before its blocks are computed
     if whole and has_bias and not early then
         first, first_row = "bias + j + x", "0"
     elseif has_bias or early then
         local old, bias = begin("c + (size_t)i0 * N + j", "N"), has_bias and begin("bias + j", "0")
         s.begin = not adds and bias or "if (add) " .. old .. (bias and "\nelse " .. bias or "")
-        if has_bias then again = { "true" } end
+        if has_bias then condition = "true" end
     end
-    local condition = table.concat(again, " || ")
     if condition == "" or condition == "true" then
         s.start = condition == "" and first or "block_sums"
         s.start_row = condition == "" and first_row or s.row
@@ -171,7 +188,8 @@ local function sums_of(kernel, g, tile, has_bias, whole)
         s.start = ("%s ? block_sums : %s"):format(condition, first)
         s.start_row = first == "NULL" and s.row or ("%s ? %s : %s"):format(condition, s.row, first_row)
     end
-    for _, key in ipairs { "block", "place", "size", "row", "rows", "columns", "begin", "start", "start_row" } do
+    for _, key in ipairs { "block", "place", "size", "row", "rows", "columns", "begin", "start", "start_row",
+        "finish" } do
         s[key] = s[key] and text.block(s[key]) or false
     end
     return s, in_result
@@ -188,15 +206,26 @@ local function ahead_of(kernel, half)
 end
 
 -- The statements that store a block of sums as numbers of bf16, and what stands behind them if it is found in a table;
--- false: what stands behind them is computed.
+-- nil: what stands behind them is computed.
 local function narrow_of(kernel, sums)
     local found = look_up.of_result(kernel)
-    if kernel.node.behind and not found then return false end
+    if kernel.node.behind and not found then return nil end
     local size = ("%s, %s"):format(sums.rows.text, sums.columns.text)
-    local lines = { "const size_t at = (size_t)i * N + j + x;",
-        ("matrix_narrow(c + at, N, %s, %s);"):format(sums.block.text, size) }
-    if found then lines[3] = ("matrix_look_up(behind + at, c + at, N, %s, %s);"):format(size, found) end
+    local lines = { sums.finish and sums.finish.text or nil }
+    lines[#lines + 1] = "const size_t at = (size_t)i * N + j + x;"
+    lines[#lines + 1] = ("matrix_narrow(c + at, N, %s, %s);"):format(sums.block.text, size)
+    if found then lines[#lines + 1] = ("matrix_look_up(behind + at, c + at, N, %s, %s);"):format(size, found) end
     return text.block(table.concat(lines, "\n"))
+end
+
+-- The statement that finds the panel of columns j and terms k, and the elements from block to block. Blocks are whole.
+local function panel_of(g)
+    local wide, deep, lines = g.N % BLOCK == 0 and "N" or whole(g.N), "depth", {}
+    if g.K % BLOCK > 0 then
+        deep, lines[1] = "deep", "const int deep = (depth + 31) / 32 * 32;"
+    end
+    lines[#lines + 1] = ("const bf16 *panel = b + (size_t)k * %s + (size_t)j * %s;"):format(wide, deep)
+    return text.block(table.concat(lines, "\n")), text.block(deep)
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table), of operands that have `slices`
@@ -210,12 +239,13 @@ end
 ---   a.columns                     whether all rows of a tile are copied at once, as they lie by columns
 ---   a.part                        rows of A that are copied, or false
 ---   a.pack, b.pack                the functions that copy rows of A, a panel of B
----   b.panels                      whether B is panels already; b.block: elements between the blocks of a panel
+---   b.panels                      where B is panels already, the statements that find one; b.block: elements between
+--                                 the blocks of a panel
 ---   a.stride, b.stride            elements between the rows that they read
 ---   a.block, a.row                where the blocks of A are read, and elements between their rows
 ---   sums                          where sums lie and begin (sums_of)
 ---   ahead                         what asks for further inputs of a block
---   narrow                        the statements that store a block of sums as numbers of bf16, or false
+--   finish                        the statements that end a block: what stores it as numbers of bf16, or at an edge
 --   store                         those that store an element of another result, false: it is there
 function matrix.product(g, kernel, has_bias, slices)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
@@ -234,17 +264,19 @@ function matrix.product(g, kernel, has_bias, slices)
     elseif not a_rows then
         block, part = "part + (i - i0) * SLICES * DEPTH", "TALL"
     end
-    local panels = kernel.panels or false
+    local panels, from_block = false, text.block "SLICES * DEPTH"
+    if kernel.panels then panels, from_block = panel_of(g) end
     local half = graph.is_half(graph.result(kernel.node))
     local narrow = half and narrow_of(kernel, sums)
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, narrow = narrow,
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
+        finish = narrow or sums.finish,
         a = { at = a_at, direct = direct, columns = not a_rows, part = part and text.block(part) or false,
             type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
             pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
             row = text.block(row) },
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(b_rows and b_row or b_col),
             pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")), panels = panels,
-            block = text.block(panels and "depth" or "SLICES * DEPTH") },
+            block = from_block },
         sums = sums, ahead = ahead_of(kernel, half), store = not in_result and not narrow and store_of(kernel) }
 end
 
