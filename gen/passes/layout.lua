@@ -309,8 +309,9 @@ function layout.narrow_views(g, config)
                 local t = node.ins[key]
                 if t and t.kind == "param" and op.half[key] and not graph.is_half(t) then
                     local kind = panels_of(config, node)
-                    node.ins = ordered.copy(node.ins, { [key] = kind and panelled(g, config.builder, t.param, kind, config.panels)
-                        or narrowed(g, config.builder, t.param) })
+                    local view = kind and panelled(g, config.builder, t.param, kind, config.panels)
+                        or narrowed(g, config.builder, t.param)
+                    node.ins = ordered.copy(node.ins, { [key] = view })
                     if kind then node.why = "panels packed once per update" end
                 end
             end
