@@ -73,16 +73,20 @@ static double products(worker *w) {
         uint16_t row_bytes[16];
         uint8_t rows[16];
     } shapes = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    /* Operands are numbers of all signs and bits: with zeros a processor may be faster by a fifth. */
     float sums[256];
+    uint16_t numbers[4 * 512];
+    for (uint32_t i = 0, x = 1; i < 4 * 512; i++, x = x * 1664525 + 1013904223)
+        numbers[i] = (uint16_t)(0x3f00 | (x >> 16 & 0x80ff));
     _tile_loadconfig(&shapes);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    _tile_zero(4);
-    _tile_zero(5);
-    _tile_zero(6);
-    _tile_zero(7);
+    _tile_loadd(4, numbers, 64);
+    _tile_loadd(5, numbers + 512, 64);
+    _tile_loadd(6, numbers + 2 * 512, 64);
+    _tile_loadd(7, numbers + 3 * 512, 64);
     for (int k = 0; k < ROUNDS; k++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
