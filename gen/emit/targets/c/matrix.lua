@@ -23,13 +23,14 @@ matrix.BLOCK = 32           -- rows, columns and terms of one step
 
 local BLOCK = matrix.BLOCK
 -- The most rows, columns and terms (of one slice) of a tile, where A is read by rows and where it is copied by columns.
+-- `tall_sums`: the most rows where sums take more than one panel, so that they are kept meanwhile.
 -- Registers read panels of up to 1.2 MB from the L2 cache as fast as 32 rows of A, so that most sums take one panel;
 -- vectors are fastest with rows of A in the L1 cache.
 local MOST = {
-    registers = { rows = { tall = 512, wide = 384, depth = 1536 }, columns = { tall = 512, wide = 384, depth = 384 },
-        tiles = 6 },
-    vectors = { rows = { tall = 256, wide = 256, depth = 384 }, columns = { tall = 256, wide = 256, depth = 384 },
-        tiles = 12 },
+    registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536 },
+        columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384 }, tiles = 6 },
+    vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384 },
+        columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384 }, tiles = 12 },
 }
 local SIDE_MIN = 64         -- the least height and width of a tile of several
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
@@ -109,16 +110,17 @@ end
 --- MOST says, or as many as there are, the one whose tiles copy the fewest rows and columns. by: how A lies, "rows" or
 --- "columns".
 function matrix.sizes(M, N, K, slices, profile, by)
-    local most, least = MOST[profile.matrix], nil
+    local most, least, depth = MOST[profile.matrix], nil, depth_of(K, slices, profile, by)
+    local tall = K > depth and most[by].tall_sums or most[by].tall
     local tiles = math.min(most.tiles, ceil(M, SIDE_MIN) * ceil(N, SIDE_MIN))
     for across = ceil(N, most[by].wide), ceil(N, SIDE_MIN) do
-        local down = math.max(ceil(M, most[by].tall), ceil(tiles, across))
+        local down = math.max(ceil(M, tall), ceil(tiles, across))
         local copied = across * M + down * N
         if down <= ceil(M, SIDE_MIN) and (not least or copied < least.copied) then
             least = { copied = copied, tall = whole(ceil(M, down)), wide = whole(ceil(N, across)) }
         end
     end
-    return { tall = least.tall, wide = least.wide, depth = depth_of(K, slices, profile, by) }
+    return { tall = least.tall, wide = least.wide, depth = depth }
 end
 
 --- The arguments of the template that packs a weight for products with N columns and K terms.
