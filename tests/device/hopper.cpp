@@ -368,9 +368,9 @@ int dev_object_wait(unsigned at, int parity) {
     return 1;
 }
 
-void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object) {
+unsigned device::begin_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object,
+                           const void *counter) {
     begin();
-    const void *counter = __builtin_return_address(0);
     Object &o = object_at(object, "a copy of a box");
     Box box = {{in_cluster(to), 0}, {}, in_cluster(object), column, row, sheet, false,
                {THREADS_LIMIT + o.number, o.phases, 0}};
@@ -392,6 +392,11 @@ void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsig
     h.boxes.push_back(box);
     if (random_below(2)) land(h.boxes.back());
     wake_objects();  // who waits for it lets it land
+    return bytes;
+}
+
+void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object) {
+    note_box(begin_box(to, map, column, row, sheet, object, __builtin_return_address(0)));
 }
 
 void dev_group_fence(void) {

@@ -2,6 +2,8 @@
 -- (runtime/device/twins.h), on the device library, which has their instructions by the rules of PTX but takes no times:
 -- GAGEN_TWINS=all takes them, and without it no start finds them faster.
 local devices = dofile "tests/lua/devices.lua"
+local ordered = require "base.ordered"
+local traffic = dofile "tests/lua/traffic.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -107,15 +109,45 @@ for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gp
     end)
 end
 
-add("the order of threads, copies and blocks changes no bit", function(t)
+-- Numbers of the step and of a micro-batch that the plan leaves out, for each kernel.
+local FEW_BYTES = 128
+
+-- Each twin of a program moves the bytes of the plan within 5 %, and those of its parts; its copies of boxes bring what
+-- the rates of the plan follow from. path: of the counts of a run.
+local function check_bytes(t, p, path)
+    local counted, text = traffic.launches(path), host.read(p.folder .. "/kernels.cu")
+    local calls, bytes, compared = {}, {}, 0
+    for _, kernel in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).kernels) do
+        calls[kernel.fn], bytes[kernel.fn] = (calls[kernel.fn] or 0) + kernel.calls, kernel.bytes
+    end
+    for name, planned in ordered.each(bytes) do
+        local found, boxes = 0, 0
+        for _, part in ipairs { "boxes", "parts", "sums", "totals" } do
+            local list = counted[name .. "_" .. part]
+            local launch = list and list[#list - calls[name] + 1]     -- the first of the cycle: it adds nothing
+            if launch then found, boxes = found + launch.moved, boxes + launch.boxes end
+        end
+        if boxes > 0 then
+            local beside, brought = traffic.of_product(text, name)
+            t.equal(boxes, brought, name)
+            t.near(found - beside, planned, 0.05 * planned + FEW_BYTES)
+            compared = compared + 1
+        end
+    end
+    return compared
+end
+
+add("the order of threads, copies and blocks changes no bit; products move the bytes of the plan", function(t)
     devices.needs_arch(t, 90)
     local programs, environment = devices.open(t)
-    local p = build(t, programs, "layouts", "bf16", "cuda")
+    local p, path = build(t, programs, "layouts", "bf16", "cuda"), t.root .. "/" .. t.temp() .. "/traffic"
     local expected = run(t, programs, p, environment(forced()))
     for seed = t.all and 1 or 2, t.all and 3 or 2 do
-        programs.identical(run(t, programs, p, environment(forced(devices.checked(seed)))), expected,
-            { "parameters", "gradients" })
+        local env = environment(forced(devices.checked(seed)))
+        env[#env + 1] = "GAGEN_DEVICE_TRAFFIC=" .. path
+        programs.identical(run(t, programs, p, env), expected, { "parameters", "gradients" })
     end
+    if devices.gpus(t) == 0 then t.equal(check_bytes(t, p, path), 8) end
 end)
 
 add("each block with copies of its own of what the blocks of a cluster share has the same bits", function(t)
