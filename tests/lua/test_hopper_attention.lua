@@ -2,6 +2,7 @@
 -- rules of PTX. GAGEN_TWINS=all takes each twin that compares right with the kernel of sm_80.
 local devices = dofile "tests/lua/devices.lua"
 local attended = dofile "tests/lua/attended.lua"
+local traffic = dofile "tests/lua/traffic.lua"
 local instructions = dofile "tests/lua/instructions.lua"
 
 local tests = {}
@@ -43,18 +44,35 @@ local function twins(p)
     return select(2, host.read(p.folder .. "/launch.c"):gsub('= {%.name = "attend', ""))
 end
 
+-- Each twin reads its operands and writes its results once: the bytes of the plan within 5 %. path: of the counts of a
+-- run. Returns their number.
+local function check_bytes(t, p, path)
+    local counted, compared = traffic.launches(path), 0
+    for _, kernel in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).kernels) do
+        local launches = counted[kernel.fn .. "_boxes"]
+        if launches then
+            t.near(launches[#launches].moved, kernel.bytes, 0.05 * kernel.bytes)
+            compared = compared + 1
+        end
+    end
+    return compared
+end
+
 -- === results =====================================================================================
 
 for _, precision in ipairs { "bf16", "f16" } do
-    add(precision .. ": every form, by twins alone, is that of the C target", function(t)
+    add(precision .. ": every form, by twins alone, is that of the C target; bytes are the plan's", function(t)
         if precision == "f16" then t.long() end
         devices.needs_arch(t, 90)
         local programs, environment = devices.open(t)
         local p = build(t, programs, "forms", some(t), precision, "cuda")
         t.equal(twins(p), #some(t))
-        local found = run(t, programs, p, environment(devices.forced(devices.checked(1))))
+        local path, env = t.root .. "/" .. t.temp() .. "/traffic", environment(devices.forced(devices.checked(1)))
+        env[#env + 1] = "GAGEN_DEVICE_TRAFFIC=" .. path
+        local found = run(t, programs, p, env)
         local oracle = programs.dump(build(t, programs, "forms", some(t), precision, "c"), { "--cycles", 1 })
         programs.close(found, oracle, 4 * U[precision], { "gradients" }, programs.distance)
+        if devices.gpus(t) == 0 then t.equal(check_bytes(t, p, path), #some(t)) end
     end)
 end
 
