@@ -220,6 +220,14 @@ void check_operand(const Range &r, char name) {
     abandon_launch();
 }
 
+// A product sees writes of threads behind a fence.proxy.async alone.
+void check_untouched(const Range &r, char name) {
+    if (r.end == r.begin || !touched((uintptr_t)shared_at(r.begin), r.end - r.begin)) return;
+    report("wgmma", "operand %c: threads have read or written it (fence.proxy.async is not modelled)%s", name,
+           where().c_str());
+    abandon_launch();
+}
+
 // The registers of one thread where `count` sums of a product are under way.
 Sums &sums_of(Thread &t, float *to, unsigned count) {
     for (Sums &s : t.under_way)
@@ -426,6 +434,7 @@ void dev_group_product(float *d, const unsigned *registers, const dev_group_fact
         for (const unsigned generation = g.generation; g.generation == generation;) wait_for_object();
         return;
     }
+    for (int o = 0; o < 2; o++) check_untouched(from[o], "ab"[o]);
     multiply(g, first, of.half ? of_f16 : of_bf16, x, y);
     h.products.push_back({{from[0], from[1]}, me() / GROUP, t.commits, {}});
     g.arrived = 0;
