@@ -1,8 +1,8 @@
--- Results do not depend on the number of blocks where a kernel goes on behind the end of its grid: kernels over elements,
--- and the twins of attention, whose blocks stay (test_hopper_attention.lua). All others have one piece of work for each
--- block, so their grid follows from the shape: plain products, attention and convolutions a tile, norms and losses a row,
--- sums a part. The blocks of the twin of a product share the slices of all tiles in equal runs, so their number is one of
--- the kernel's text, the same on each device (hopper_product.cu).
+-- Results do not depend on the number of blocks where a kernel goes on behind the end of its grid: kernels over
+-- elements, and twins of attention, whose blocks stay (test_hopper_attention.lua). All others have one piece of work
+-- for each block, so their grid follows from the shape: plain products, attention and convolutions a tile, norms and
+-- losses a row, sums a part. The blocks of the twin of a product share the slices of all tiles in equal runs, so their
+-- number is one of the kernel's text, the same on each device (hopper_product.cu).
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}
@@ -15,7 +15,8 @@ accumulate (2)
 model(function(batch)
     local x = dropout(0.1) (positions "wpe" { 32 } (embedding "wte" { 67, 64 } (batch.input)))
     x = times(2) "h" {
-        residual { rmsnorm "ln_1" {}, linear "attn" { 192 }, attend { heads = 2, causal = true }, linear "proj" { 64 } },
+        residual { rmsnorm "ln_1" {}, linear "attn" { 192 }, attend { heads = 2, causal = true },
+                   linear "proj" { 64 } },
         residual { layernorm "ln_2" {}, linear "fc" { 256 }, gelu {}, linear "out" { 64 }, dropout(0.1) },
     } (x)
     return unembed { "wte" } (layernorm "ln_f" {} (x))

@@ -76,15 +76,17 @@ for _, precision in ipairs { "bf16", "f16" } do
     end)
 end
 
--- A block has three tiles of two steps: three rings.
+-- A block has three tiles of two steps: three rings. And six tiles, of which five blocks have up to two.
 local SMALL = { { "several tiles", T = 66, S = 130, heads = 1, d = 64 } }
+local TILES = { { "six tiles", T = 130, S = 130, heads = 1, d = 64 } }
 
 add("the order of threads, copies and blocks, and their number, change no bit", function(t)
     devices.needs_arch(t, 90)
     local programs, environment = devices.open(t)
-    local one = build(t, programs, "small", SMALL, "bf16", "cuda")
+    local one = build(t, programs, "tiles", TILES, "bf16", "cuda")
     local expected = run(t, programs, one, environment(devices.forced()))
-    local several = build(t, programs, "blocks", SMALL, "bf16", "cuda", 3)
+    local several = build(t, programs, "blocks", TILES, "bf16", "cuda", 5)
+    t.contains(host.read(several.folder .. "/launch.c"), ".own_blocks = 5,")
     programs.identical(run(t, programs, several, environment(devices.forced())), expected, { "gradients" })
     for seed = t.all and 1 or 2, t.all and 3 or 2 do
         programs.identical(run(t, programs, one, environment(devices.forced(devices.checked(seed)))), expected,
