@@ -174,8 +174,8 @@ template <typename RUN, typename STORE> GA_DEVICE void ga_parts_sum(const float 
 }
 
 //@ totals(type, half)
-/* -- sums of a turned operand over the terms: of each of COUNT columns, the terms in PARTS equal parts. ROW: columns of a
- * part in memory, so that each four of them are 16 bytes. */
+/* -- sums of a turned operand over the terms: of each of COUNT columns, the terms in PARTS equal parts. A part has
+ * memory for ROW columns, so that each four of them are 16 bytes. */
 
 enum { GA_TERM_TEAMS = 32 };
 

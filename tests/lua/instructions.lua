@@ -1,9 +1,9 @@
--- The instructions of kernels: which a kernel has, how it accesses global memory. Read from PTX (tests/nvrtc/nvrtc_check
--- --ptx) or from what nvdisasm lists of a module.
+-- The instructions of kernels: which a kernel has, how it accesses global memory. Read from PTX (nvrtc_check --ptx) or
+-- from what nvdisasm lists of a module.
 local instructions = {}
 
--- A line as { label = name, to = {} } or { opcode, to = labels that it may jump to, ends = the next line does not follow }; nil: it
--- is neither.
+-- A line as { label = name, to = {} } or { opcode, to = labels that it may jump to, ends = whether the next line does
+-- not follow it }; nil: it is neither.
 local function line_of_ptx(line)
     local label = line:match "^(%$[%w_]+):"
     if label then return { label = label, to = {} } end
@@ -103,8 +103,8 @@ local function in_loops(lines)
 end
 
 -- Facts of a kernel.
---   mma, wgmma, async, boxes   how many products on tensor cores, products of warpgroups, copies beside the thread of 16
---                              bytes and of boxes it has
+--   mma, wgmma, async, boxes   how many products on tensor cores, products of warpgroups, copies beside the thread of
+--                              16 bytes and of boxes it has
 --   wide, narrow               accesses of global memory of 16 bytes or more, and of fewer
 --   looped                     loads of fewer bytes in loops
 local function kernel_of(lines, kind_of)

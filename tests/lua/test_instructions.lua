@@ -22,8 +22,7 @@ local SPECS = {
     { "bert_sst2", data = "sst2", options = {}, least = { 11, 3 }, arch = "90a" },
 }
 
--- Kinds of large kernels that have no twin for sm_90a: there, too, they use mma.sync and cp.async. Weights of attention's
--- gradient are operands in registers; panels of convolutions are gathered.
+-- Kinds of large kernels that have no twin for sm_90a: there, too, they use mma.sync and cp.async.
 local WITHOUT_TWIN = { attend_dx = true, conv2d = true, conv2d_dx = true, conv2d_dw = true }
 
 -- Ends of the names of the kernels of a twin (runtime/device/twins.h).

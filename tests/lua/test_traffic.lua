@@ -26,8 +26,8 @@ train      { updates = 8, seed = 3 }
 target     "cuda"
 ]]
 
--- Of SPEC: ids of a micro-batch, places of a row, rows and elements of a row of the table; how many rows have ids, since
--- these 128 have all letters of the text.
+-- Of SPEC: ids of a micro-batch, places of a row, rows and elements of a row of the table; how many rows have ids,
+-- since these 128 have all letters of the text.
 local IDS, PLACES, ROWS, WIDTH, SEEN = 128, 32, 64, 64, 23
 
 -- Bytes of kernels for which the plan has others, by the bytes of an activation. The plan counts a row of the table for
@@ -72,8 +72,8 @@ train      { updates = 8, seed = 3 }
 target     "cuda"
 ]]
 
--- Runs a cycle of a program on the device library and compares the bytes of its kernels with the plan's; returns how many
--- kernels are compared. size: bytes of an activation.
+-- Runs a cycle of a program on the device library and compares the bytes of its kernels with the plan's; returns how
+-- many kernels are compared. size: bytes of an activation.
 local function compare(t, programs, environment, p, size)
     local file = t.root .. "/" .. t.temp() .. "/traffic"
     local env = environment(devices.checked(1))
