@@ -174,14 +174,15 @@ template <typename RUN, typename STORE> GA_DEVICE void ga_parts_sum(const float 
 }
 
 //@ totals(type, half)
-/* -- sums of a turned operand over the terms: of each of COUNT columns, the terms in PARTS equal parts */
+/* -- sums of a turned operand over the terms: of each of COUNT columns, the terms in PARTS equal parts. A part has
+ * memory for ROW columns, so that each four of them are 16 bytes. */
 
 enum { GA_TERM_TEAMS = 32 };
 
 /* The sums of 64 columns in one part. A thread has eight neighbours of every GA_TERM_TEAMS-th term. */
 template <int COUNT, int TERMS, int PARTS>
 GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *parts, const $type *x, int stride) {
-    enum { ACROSS = (COUNT + 63) / 64 };
+    enum { ACROSS = (COUNT + 63) / 64, ROW = (COUNT + 3) / 4 * 4 };
     const int part = blockIdx.x / ACROSS, first = blockIdx.x % ACROSS * 64;
     const int chunk = threadIdx.x % 8 * 8, team = threadIdx.x / 8;
     const int begin = (int)((ga_int64)TERMS * part / PARTS), end = (int)((ga_int64)TERMS * (part + 1) / PARTS);
@@ -191,18 +192,21 @@ GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *parts, con
         ga_add8<true>(sums, x + (ga_int64)k * stride + first + chunk, 8);
     ga_put8<true>(teams[team] + chunk, sums, 8);
     __syncthreads(); /* all teams have their sums there */
-    if (threadIdx.x >= 64 || first + threadIdx.x >= COUNT) return;
+    if (threadIdx.x >= 64 || first + threadIdx.x >= ROW) return;
     float sum = 0;
     for (int t = 0; t < GA_TERM_TEAMS; t++) sum += teams[t][threadIdx.x];
-    parts[part * COUNT + first + threadIdx.x] = sum;
+    parts[part * ROW + first + threadIdx.x] = sum;
 }
 
 /* Calls put(n, total) for each four columns that begin inside. */
 template <int COUNT, int PARTS, typename PUT> GA_DEVICE void ga_terms_total(const float *parts, PUT put) {
+    enum { ROW = (COUNT + 3) / 4 * 4 };
     const int n = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (n >= COUNT) return;
     ga_few<float, 4> total = {};
-    for (int part = 0; part < PARTS; part++)
-        for (int e = 0; e < 4 && n + e < COUNT; e++) total.at[e] += parts[part * COUNT + n + e];
+    for (int part = 0; part < PARTS; part++) {
+        const auto some = ga_read<4>(parts + part * ROW + n);
+        for (int e = 0; e < 4; e++) total.at[e] += some.at[e];
+    }
     put(n, total);
 }

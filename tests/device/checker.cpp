@@ -110,9 +110,9 @@ bool happened_before(uint32_t launch) {
     return true;
 }
 
-// Bytes of global memory that the present launch reads and writes, each counted once.
+// Bytes of global memory that the present launch reads and writes, each counted once; bytes that boxes bring.
 struct {
-    uint64_t read, written;
+    uint64_t read, written, boxes;
 } traffic;
 
 // How many of these bytes the launch had not touched before; `mark`: the last accesses of their kind.
@@ -401,10 +401,15 @@ void check_block(unsigned block) {
     dynamic_area = area_of(shared_area().dynamic, shared_area().dynamic_bytes, shadow);
 }
 
+void note_box(size_t bytes) {
+    traffic.boxes += bytes;
+}
+
 void note_traffic(const char *kernel) {
     FILE *f = switches.traffic.empty() ? nullptr : fopen(switches.traffic.c_str(), "a");
     if (!f) return;
-    fprintf(f, "%s %llu %llu\n", kernel, (unsigned long long)traffic.read, (unsigned long long)traffic.written);
+    fprintf(f, "%s %llu %llu %llu\n", kernel, (unsigned long long)traffic.read, (unsigned long long)traffic.written,
+            (unsigned long long)traffic.boxes);
     fclose(f);
 }
 

@@ -57,9 +57,11 @@ void dev_cluster_object_arrive(unsigned at) {
 }
 
 void dev_cluster_box(unsigned to, const void *map, int column, int row, unsigned object, unsigned blocks) {
+    unsigned bytes = 0;
     for (unsigned block = 0; blocks >> block; block++) {
         if (!(blocks >> block & 1)) continue;
         Visit visit(block, "a copy of a box");
-        dev_box(to, map, column, row, 0, object);
+        bytes = begin_box(to, map, column, row, 0, object, __builtin_return_address(0));
     }
+    note_box(bytes);
 }

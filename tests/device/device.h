@@ -169,6 +169,7 @@ constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
 extern DEV_OWN uintptr_t stacks_begin;
 void check_launch();                    // a kernel starts
 void check_block(unsigned block);       // this one is the present one
+void note_box(size_t bytes);            // a copy of a box has begun, to one block or to several
 void note_traffic(const char *kernel);  // and has ended
 Mark *new_shadow(size_t bytes, bool written = false);  // written: the host may have done so
 void free_shadow(Mark *shadow, size_t bytes);
@@ -220,6 +221,8 @@ bool is_before(const Moment &m);  // whether it came before what the running thr
 void forget_groups(unsigned threads);
 void finish_groups();  // of the running thread, which ends
 void finish_boxes();   // of the present block, which ends
+// Begins a copy to the present block; returns its bytes.
+unsigned begin_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object, const void *counter);
 void meet(unsigned first, unsigned count);  // threads first .. first + count - 1 pass a barrier together
 
 }  // namespace device

@@ -220,6 +220,14 @@ void check_operand(const Range &r, char name) {
     abandon_launch();
 }
 
+// A product sees writes of threads behind a fence.proxy.async alone.
+void check_untouched(const Range &r, char name) {
+    if (r.end == r.begin || !touched((uintptr_t)shared_at(r.begin), r.end - r.begin)) return;
+    report("wgmma", "operand %c: threads have read or written it (fence.proxy.async is not modelled)%s", name,
+           where().c_str());
+    abandon_launch();
+}
+
 // The registers of one thread where `count` sums of a product are under way.
 Sums &sums_of(Thread &t, float *to, unsigned count) {
     for (Sums &s : t.under_way)
@@ -368,9 +376,9 @@ int dev_object_wait(unsigned at, int parity) {
     return 1;
 }
 
-void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object) {
+unsigned device::begin_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object,
+                           const void *counter) {
     begin();
-    const void *counter = __builtin_return_address(0);
     Object &o = object_at(object, "a copy of a box");
     Box box = {{in_cluster(to), 0}, {}, in_cluster(object), column, row, sheet, false,
                {THREADS_LIMIT + o.number, o.phases, 0}};
@@ -392,6 +400,11 @@ void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsig
     h.boxes.push_back(box);
     if (random_below(2)) land(h.boxes.back());
     wake_objects();  // who waits for it lets it land
+    return bytes;
+}
+
+void dev_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object) {
+    note_box(begin_box(to, map, column, row, sheet, object, __builtin_return_address(0)));
 }
 
 void dev_group_fence(void) {
@@ -421,6 +434,7 @@ void dev_group_product(float *d, const unsigned *registers, const dev_group_fact
         for (const unsigned generation = g.generation; g.generation == generation;) wait_for_object();
         return;
     }
+    for (int o = 0; o < 2; o++) check_untouched(from[o], "ab"[o]);
     multiply(g, first, of.half ? of_f16 : of_bf16, x, y);
     h.products.push_back({{from[0], from[1]}, me() / GROUP, t.commits, {}});
     g.arrived = 0;

@@ -66,20 +66,35 @@ function devices.forced(settings)
     return table.move(settings or {}, 1, #(settings or {}), 2, list)
 end
 
+-- A copy of gagen's scripts of this name with changes: { file, text, text in its place }, each text once there.
+local function changed_scripts(t, programs, name, changes)
+    local dev = ("%s/%s/%s"):format(t.root, programs.folder(), name)
+    t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
+    for _, change in ipairs(changes) do
+        local file, before, behind = table.unpack(change)
+        local text = host.read(dev .. "/" .. file)
+        local from, to = text:find(before, 1, true)
+        assert(from and not text:find(before, to, true), before)
+        t.write(dev .. "/" .. file, text:sub(1, from - 1) .. behind .. text:sub(to + 1))
+    end
+    return dev
+end
+
 --- A copy of gagen's scripts in which all kernels that may have twins have them, of at most `blocks` (4) blocks.
 function devices.small_twins(t, programs, blocks)
     blocks = blocks or 4
-    local dev = ("%s/%s/hopper_dev_%d"):format(t.root, programs.folder(), blocks)
-    t.shell(("rm -rf %s; mkdir %s; cp -r gen templates runtime %s"):format(dev, dev, dev))
-    local text = host.read "gen/emit/targets/cuda/hopper.lua"
-    for from, to in next, { ["local LEAST = 1e9"] = "local LEAST = 1",
-        ["local BLOCKS, FEW = 132, 4"] = ("local BLOCKS, FEW = %d, 1"):format(blocks) } do
-        local count
-        text, count = text:gsub(from, to)
-        t.equal(count, 1)
-    end
-    t.write(dev .. "/gen/emit/targets/cuda/hopper.lua", text)
-    return dev
+    local file = "gen/emit/targets/cuda/hopper.lua"
+    return changed_scripts(t, programs, "hopper_dev_" .. blocks, { { file, "local LEAST = 1e9", "local LEAST = 1" },
+        { file, "local BLOCKS, FEW = 132, 4", ("local BLOCKS, FEW = %d, 1"):format(blocks) } })
+end
+
+--- A copy of gagen's scripts for which a grid has at most so many blocks where threads go on behind its end.
+function devices.small_grids(t, programs, blocks)
+    local folder = "gen/emit/targets/cuda/"
+    return changed_scripts(t, programs, "grids_dev_" .. blocks, {
+        { folder .. "launches.lua", "BLOCKS_MAX = 65535", "BLOCKS_MAX = " .. blocks },
+        { folder .. "step.lua", "blocks < 65535 ? (unsigned)blocks : 65535",
+            ("blocks < %d ? (unsigned)blocks : %d"):format(blocks, blocks) } })
 end
 
 --- Those of checked() with make test-all, else those of ordered(): for runs of kernels which another test has checked.

@@ -2,6 +2,8 @@
 -- (runtime/device/twins.h), on the device library, which has their instructions by the rules of PTX but takes no times:
 -- GAGEN_TWINS=all takes them, and without it no start finds them faster.
 local devices = dofile "tests/lua/devices.lua"
+local ordered = require "base.ordered"
+local traffic = dofile "tests/lua/traffic.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -107,15 +109,45 @@ for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gp
     end)
 end
 
-add("the order of threads, copies and blocks changes no bit", function(t)
+-- Numbers of the step and of a micro-batch that the plan leaves out, for each kernel.
+local FEW_BYTES = 128
+
+-- Each twin of a program moves the bytes of the plan within 5 %, and those of its parts; its copies of boxes bring what
+-- the rates of the plan follow from. path: of the counts of a run.
+local function check_bytes(t, p, path)
+    local counted, text = traffic.launches(path), host.read(p.folder .. "/kernels.cu")
+    local calls, bytes, compared = {}, {}, 0
+    for _, kernel in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).kernels) do
+        calls[kernel.fn], bytes[kernel.fn] = (calls[kernel.fn] or 0) + kernel.calls, kernel.bytes
+    end
+    for name, planned in ordered.each(bytes) do
+        local found, boxes = 0, 0
+        for _, part in ipairs { "boxes", "parts", "sums", "totals" } do
+            local list = counted[name .. "_" .. part]
+            local launch = list and list[#list - calls[name] + 1]     -- the first of the cycle: it adds nothing
+            if launch then found, boxes = found + launch.moved, boxes + launch.boxes end
+        end
+        if boxes > 0 then
+            local beside, brought = traffic.of_product(text, name)
+            t.equal(boxes, brought, name)
+            t.near(found - beside, planned, 0.05 * planned + FEW_BYTES)
+            compared = compared + 1
+        end
+    end
+    return compared
+end
+
+add("the order of threads, copies and blocks changes no bit; products move the bytes of the plan", function(t)
     devices.needs_arch(t, 90)
     local programs, environment = devices.open(t)
-    local p = build(t, programs, "layouts", "bf16", "cuda")
+    local p, path = build(t, programs, "layouts", "bf16", "cuda"), t.root .. "/" .. t.temp() .. "/traffic"
     local expected = run(t, programs, p, environment(forced()))
     for seed = t.all and 1 or 2, t.all and 3 or 2 do
-        programs.identical(run(t, programs, p, environment(forced(devices.checked(seed)))), expected,
-            { "parameters", "gradients" })
+        local env = environment(forced(devices.checked(seed)))
+        env[#env + 1] = "GAGEN_DEVICE_TRAFFIC=" .. path
+        programs.identical(run(t, programs, p, env), expected, { "parameters", "gradients" })
     end
+    if devices.gpus(t) == 0 then t.equal(check_bytes(t, p, path), 8) end
 end)
 
 add("each block with copies of its own of what the blocks of a cluster share has the same bits", function(t)
@@ -168,7 +200,7 @@ add("found: each wait, arrival, fence, commit and barrier left out", function(t)
     t.equal(count, 16)
 end)
 
--- Wrong texts, and the finding of each; `make test` takes every third one.
+-- Texts, wrong ones in their place (%0: the text), and what is found; `make test` takes every third one.
 local WRONG = {
     { "% GA_RING, block);", "% GA_RING, (int)(blockIdx.x % CLUSTER));", "a product may still read" },
     { "ga_registers_more<232>", "ga_registers_more<240>", "setmaxnreg: %d+ registers of 65536" },
@@ -182,6 +214,12 @@ local WRONG = {
     { "GA_A_BYTES + j * 128", "GA_A_BYTES", "another copy is under way" },
     { "__cluster_dims__(2)", "", "block 1 of the cluster has ended or is not there" },
     { "ga_gate_wait(empty + place, ~(n / GA_RING) & 1);", "", "device: " },
+    -- threads themselves use what products and copies use: that would need a fence.proxy.async
+    { "ga_gate_expect(full + place, GA_SLICE_BYTES);", "slice[0] = 0; %0", "box: copied to where threads have" },
+    { "ga_gate_wait(full + n % GA_RING, n / GA_RING & 1);", "%0 ((ga_byte *)slice)[threadIdx.x] = 0;",
+        "wgmma: operand a: threads have read or written" },
+    { "ga_gate_wait(full + n % GA_RING, n / GA_RING & 1);", "%0 sum[0][0] += slice[threadIdx.x];",
+        "device: uninitialised read: shared memory" },
 }
 
 add("found: wrong descriptors, places, counts and waits", function(t)
@@ -189,7 +227,8 @@ add("found: wrong descriptors, places, counts and waits", function(t)
     for i, case in ipairs(WRONG) do
         if t.all or i % 3 == 1 then
             local from, to = text:find(case[1], 1, true)
-            local result = edited(t, text:sub(1, from - 1) .. case[2] .. text:sub(to + 1), forced(devices.checked(2)))
+            local wrong = case[2]:gsub("%%0", function() return case[1] end)
+            local result = edited(t, text:sub(1, from - 1) .. wrong .. text:sub(to + 1), forced(devices.checked(2)))
             t.match(result.err, case[3])
         end
     end

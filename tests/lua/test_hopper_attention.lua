@@ -2,7 +2,8 @@
 -- rules of PTX. GAGEN_TWINS=all takes each twin that compares right with the kernel of sm_80.
 local devices = dofile "tests/lua/devices.lua"
 local attended = dofile "tests/lua/attended.lua"
-local ptx = dofile "tests/lua/ptx.lua"
+local traffic = dofile "tests/lua/traffic.lua"
+local instructions = dofile "tests/lua/instructions.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -43,30 +44,49 @@ local function twins(p)
     return select(2, host.read(p.folder .. "/launch.c"):gsub('= {%.name = "attend', ""))
 end
 
+-- Each twin reads its operands and writes its results once: the bytes of the plan within 5 %. path: of the counts of a
+-- run. Returns their number.
+local function check_bytes(t, p, path)
+    local counted, compared = traffic.launches(path), 0
+    for _, kernel in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).kernels) do
+        local launches = counted[kernel.fn .. "_boxes"]
+        if launches then
+            t.near(launches[#launches].moved, kernel.bytes, 0.05 * kernel.bytes)
+            compared = compared + 1
+        end
+    end
+    return compared
+end
+
 -- === results =====================================================================================
 
 for _, precision in ipairs { "bf16", "f16" } do
-    add(precision .. ": every form, by twins alone, is that of the C target", function(t)
+    add(precision .. ": every form, by twins alone, is that of the C target; bytes are the plan's", function(t)
         if precision == "f16" then t.long() end
         devices.needs_arch(t, 90)
         local programs, environment = devices.open(t)
         local p = build(t, programs, "forms", some(t), precision, "cuda")
         t.equal(twins(p), #some(t))
-        local found = run(t, programs, p, environment(devices.forced(devices.checked(1))))
+        local path, env = t.root .. "/" .. t.temp() .. "/traffic", environment(devices.forced(devices.checked(1)))
+        env[#env + 1] = "GAGEN_DEVICE_TRAFFIC=" .. path
+        local found = run(t, programs, p, env)
         local oracle = programs.dump(build(t, programs, "forms", some(t), precision, "c"), { "--cycles", 1 })
         programs.close(found, oracle, 4 * U[precision], { "gradients" }, programs.distance)
+        if devices.gpus(t) == 0 then t.equal(check_bytes(t, p, path), #some(t)) end
     end)
 end
 
--- A block has three tiles of two steps: three rings.
+-- A block has three tiles of two steps: three rings. And six tiles, of which five blocks have up to two.
 local SMALL = { { "several tiles", T = 66, S = 130, heads = 1, d = 64 } }
+local TILES = { { "six tiles", T = 130, S = 130, heads = 1, d = 64 } }
 
 add("the order of threads, copies and blocks, and their number, change no bit", function(t)
     devices.needs_arch(t, 90)
     local programs, environment = devices.open(t)
-    local one = build(t, programs, "small", SMALL, "bf16", "cuda")
+    local one = build(t, programs, "tiles", TILES, "bf16", "cuda")
     local expected = run(t, programs, one, environment(devices.forced()))
-    local several = build(t, programs, "blocks", SMALL, "bf16", "cuda", 3)
+    local several = build(t, programs, "blocks", TILES, "bf16", "cuda", 5)
+    t.contains(host.read(several.folder .. "/launch.c"), ".own_blocks = 5,")
     programs.identical(run(t, programs, several, environment(devices.forced())), expected, { "gradients" })
     for seed = t.all and 1 or 2, t.all and 3 or 2 do
         programs.identical(run(t, programs, one, environment(devices.forced(devices.checked(seed)))), expected,
@@ -145,10 +165,10 @@ add("NVRTC compiles every form for sm_90a without spills, by boxes and products 
         t.equal(checked.status, 0, checked.err)               -- nor are products serialized
         local listed = t.run { build_folder .. "/device/nvrtc_check", "--ptx", path, "90a" }
         local count = 0
-        for name, kernel in pairs(ptx.kernels(listed.out)) do
+        for name, kernel in pairs(instructions.of_ptx(listed.out)) do
             count = count + 1
             t.match(checked.out, name .. " +168 registers +0 bytes shared +0 bytes stack +0 bytes spilled")
-            assert(kernel.has["wgmma.mma"] and kernel.has["cp.async"], name)
+            assert(kernel.wgmma > 0 and kernel.boxes > 0, name)
             t.equal(kernel.looped, 0, name .. ": loads of fewer than 16 bytes in its loops")
         end
         t.equal(count, #some(t))

@@ -42,10 +42,11 @@ local function twins_of(folder)
     return function(name) return names[name] end
 end
 
--- The line of a table that stands for the text of a program's kernels, whose comments name the folder of the spec, and
--- for their launches.
+-- The line of a table that stands for the text of a program's kernels, without the profile of the processor in its head and
+-- the folder of the spec in its comments, and for their launches.
 local function line_of_text(folder, precision)
-    local parts = { (host.read(folder .. "/kernels.cu"):gsub("[%w_./-]*/([%w_]+%.lua)", "%1")) }
+    local text = host.read(folder .. "/kernels.cu"):gsub("^/%*.-%*/", "", 1)
+    local parts = { (text:gsub("[%w_./-]*/([%w_]+%.lua)", "%1")) }
     for launch in host.read(folder .. "/step.c"):gmatch "%[K_[%w_]+%] = %d+," do parts[#parts + 1] = launch end
     return ("%s text %s\n"):format(precision, host.sha256(table.concat(parts)))
 end

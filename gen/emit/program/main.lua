@@ -65,8 +65,9 @@ local function by_epoch(config)
 end
 
 -- The function that says whether a device may start a cycle before the host has read the one before: nothing is due
--- between both. false: there is none. Ranks agree behind each cycle whether they stop; how long an epoch of a stream
--- is, its reader knows at its end.
+-- between both. false: there is none. Ranks agree behind each cycle whether they stop: one that had begun the next one
+-- would wait in its sums for those that have read what was agreed and stopped. How long an epoch of a stream is, its
+-- reader knows at its end.
 local function going_on(config, target)
     local eval, every = config.eval, config.checkpoint.every
     if not target.device or config.mode.ranks or by_epoch(config) and config.data.stream then return false end
