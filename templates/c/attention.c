@@ -125,6 +125,8 @@ static void $fn($params) {
                 const int seen = $(visible.seen);
                 _Alignas(64) real score[KEYS * 32];
                 _Alignas(64) bf16 part[CUTS * KEYS * 32];
+                ask_rows(y + ((row + i0 + i) * HEADS + h) * D, HEADS * D * sizeof *y, at_most(n - i, 32),
+                         D * sizeof *y);
                 tile_matrix(score, 32, false, keys, 1, q + i * SLICES * WIDE, 1, WIDE, seen, 32, D);
                 $(score_columns { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
                 tile_matrix(sum + i * WIDE, 32, j0 > 0, values, 1, part, PARTS, KEYS, WIDE, 32, seen);
@@ -400,9 +402,9 @@ for (int j = 0; j < m; j += 32) {
     for (int i = first; i < n; i += 32) {
         _Alignas(64) real p[32 * 32], ds[32 * 32];
         int hidden[32];
-        ask_rows(dq + (row + i0 + asked) * Q_ROW + h * D, Q_ROW, at_most(n - asked, 8), D);
-        ask_rows(dk + at + asked * K_ROW, K_ROW, at_most(m - asked, 8), D);
-        ask_rows(dv + at + asked * K_ROW, K_ROW, at_most(m - asked, 8), D);
+        ask_rows(dq + (row + i0 + asked) * Q_ROW + h * D, Q_ROW * sizeof *dq, at_most(n - asked, 8), D * sizeof *dq);
+        ask_rows(dk + at + asked * K_ROW, K_ROW * sizeof *dk, at_most(m - asked, 8), D * sizeof *dk);
+        ask_rows(dv + at + asked * K_ROW, K_ROW * sizeof *dv, at_most(m - asked, 8), D * sizeof *dv);
         asked += 8;
         for (int r = 0; r < 32; r++) hidden[r] = tile_hidden(j + r, m, $(visible.mask), $(visible.later));
         tile_matrix(p, 32, false, keys + j * SLICES * WIDE, 1, q_columns + i * SLICES * WIDE, 1, WIDE, 32, 32, D);

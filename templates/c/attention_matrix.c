@@ -85,10 +85,10 @@ static inline int tile_hidden(int j, int m, const int32_t *mask, int earlier) {
     return j >= m || (mask && mask[j] == 0) ? 32 : earlier;
 }
 
-/* Asks for n rows of d elements that are written soon. */
-static inline void ask_rows(const real *rows, size_t stride, int n, int d) {
-    for (int i = 0; i < n; i++, rows += stride)
-        for (int c = 0; c < d; c += 16) __builtin_prefetch(rows + c, 1, 2);
+/* Asks for n rows of so many bytes, `stride` bytes apart, that are written soon. */
+static inline void ask_rows(const void *rows, size_t stride, int n, size_t bytes) {
+    for (int i = 0; i < n; i++)
+        for (size_t b = 0; b < bytes; b += 64) __builtin_prefetch((const char *)rows + i * stride + b, 1, 2);
 }
 
 /* The greatest score of 32 queries over `keys` keys, at least as large as `greatest`. */
