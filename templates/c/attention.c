@@ -125,11 +125,10 @@ static void $fn($params) {
                 const int seen = $(visible.seen);
                 _Alignas(64) real score[KEYS * 32];
                 _Alignas(64) bf16 part[CUTS * KEYS * 32];
-                ask_rows(y + ((row + i0 + i) * HEADS + h) * D, HEADS * D * sizeof *y, at_most(n - i, 32),
-                         D * sizeof *y);
+                ask_rows(y + ((row + i0 + i) * HEADS + h) * D, HEADS * D, at_most(n - i, 32), D, sizeof *y);
                 tile_matrix(score, 32, false, keys, 1, q + i * SLICES * WIDE, 1, WIDE, seen, 32, D);
                 $(score_columns { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
-                tile_matrix(sum + i * WIDE, 32, j0 > 0, values, 1, part, PARTS, KEYS, WIDE, 32, seen);
+                tile_matrix(sum + i * WIDE, 32, j0 > 0, values, 1, part, CUT_PARTS, KEYS, WIDE, 32, seen);
             }
         }
         $(columns_out { shape = shape, softmax = softmax, result = result })
@@ -142,13 +141,8 @@ static void $fn($params) {
 //@ score_columns(shape, tile, visible, softmax, dropout)
 //% -- In attend_matrix: scores of 32 queries become parts of exponentials, sums are scaled to the same greatest score.
 real from[32], shrink[32], sums[32];
-for (int j = 0; j < (seen + 31) / 32 * 32; j++) {
-    const int hidden = tile_hidden(j, m, $(visible.mask), $(visible.hidden));
-    for (int v = 0; v < 32 && v < hidden; v += 16) {
-        real *x = score + j * 32 + v;
-        vec_store(x, tile_lanes(tile_vector(x), hidden - v, -INFINITY), VEC_LANES);
-    }
-}
+for (int j = 0; j < (seen + 31) / 32 * 32; j++)
+    tile_hide_first(score + j * 32, tile_hidden(j, m, $(visible.mask), $(visible.hidden)));
 memcpy(from, largest + i, sizeof from);
 tile_greatest(from, score, seen);
 for (int c = 0; c < 32; c++) {
@@ -381,6 +375,7 @@ static void $fn($params) {
 //@ tile_queries(shape, type)
 //% -- In attend_dx_matrix: copies the queries and dy of a tile for all of its products.
 const $type *queries = query + (row + i0) * Q_ROW + h * D, *dys = dy + (row + i0) * Y_ROW + h * D;
+real *d_query = dq + (row + i0) * Q_ROW + h * D;
 _Alignas(64) bf16 q_columns[SLICES * QUERIES * WIDE], dy_columns[SLICES * QUERIES * WIDE];
 _Alignas(64) bf16 q_rows[SLICES * QUERIES * WIDE], dy_rows[SLICES * QUERIES * WIDE];
 _Alignas(64) bf16 ds_pairs[CUTS * KEYS * QUERIES];
@@ -400,37 +395,41 @@ for (int j = 0; j < m; j += 32) {
     if (first >= n) break;
     _Alignas(64) bf16 p_part[CUTS * 32 * QUERIES], ds_part[CUTS * 32 * QUERIES];
     for (int i = first; i < n; i += 32) {
+        const size_t from = SLICES * WIDE * j, to = SLICES * WIDE * i;
         _Alignas(64) real p[32 * 32], ds[32 * 32];
         int hidden[32];
-        ask_rows(dq + (row + i0 + asked) * Q_ROW + h * D, Q_ROW * sizeof *dq, at_most(n - asked, 8), D * sizeof *dq);
-        ask_rows(dk + at + asked * K_ROW, K_ROW * sizeof *dk, at_most(m - asked, 8), D * sizeof *dk);
-        ask_rows(dv + at + asked * K_ROW, K_ROW * sizeof *dv, at_most(m - asked, 8), D * sizeof *dv);
+        ask_rows(d_query + asked * Q_ROW, Q_ROW, at_most(n - asked, 8), D, sizeof *dq);
+        ask_rows(dk + at + asked * K_ROW, K_ROW, at_most(m - asked, 8), D, sizeof *dk);
+        ask_rows(dv + at + asked * K_ROW, K_ROW, at_most(m - asked, 8), D, sizeof *dv);
         asked += 8;
-        for (int r = 0; r < 32; r++) hidden[r] = tile_hidden(j + r, m, $(visible.mask), $(visible.later));
-        tile_matrix(p, 32, false, keys + j * SLICES * WIDE, 1, q_columns + i * SLICES * WIDE, 1, WIDE, 32, 32, D);
-        tile_matrix(ds, 32, false, values + j * SLICES * WIDE, 1, dy_columns + i * SLICES * WIDE, 1, WIDE, 32, 32, D);
+        for (int r = 0; r < 32; r++)
+            hidden[r] = tile_hidden(j + r, m, $(visible.mask), $(visible.later));
+        tile_matrix(p, 32, false, keys + from, 1, q_columns + to, 1, WIDE, 32, 32, D);
+        tile_matrix(ds, 32, false, values + from, 1, dy_columns + to, 1, WIDE, 32, 32, D);
 //% if dropout then
         const uint64_t draw = ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0 + j;
         _Alignas(64) real kept[32 * 32];
-        for (int r = 0; r < 32; r++) draw_row(z, kept + r * 32, 32, row / T, draw + r, $(shape.keys));
+        for (int r = 0; r < 32; r++)
+            draw_row(z, kept + r * 32, 32, row / T, draw + r, $(shape.keys));
 //% end
-        tile_gradients(p_part + i, ds_part + i, QUERIES, ds_pairs + CUTS * KEYS * i + 32 * j, 32 * KEYS, p, ds,
-                       $(softmax.scale), level + i, mean + i, hidden, $(tile.kept));
+        tile_gradients(p_part + i, ds_part + i, QUERIES, ds_pairs + CUTS * KEYS * i + 32 * j,
+                       32 * KEYS, p, ds, $(softmax.scale), level + i, mean + i, hidden, $(tile.kept));
     }
-    tile_matrix(d_value + j * WIDE, WIDE, true, p_part + first, PARTS, dy_rows + 32 * first, 1, QUERIES, 32, WIDE,
-                n - first);
-    tile_matrix(d_key + j * WIDE, WIDE, true, ds_part + first, PARTS, q_rows + 32 * first, 1, QUERIES, 32, WIDE,
-                n - first);
+    tile_matrix(d_value + j * WIDE, WIDE, true, p_part + first, CUT_PARTS,
+                dy_rows + 32 * first, 1, QUERIES, 32, WIDE, n - first);
+    tile_matrix(d_key + j * WIDE, WIDE, true, ds_part + first, CUT_PARTS,
+                q_rows + 32 * first, 1, QUERIES, 32, WIDE, n - first);
 }
 
 //@ query_gradients(visible)
 //% -- In attend_dx_matrix: what the keys of a tile add to the gradients of its queries.
 for (int i = 0; i < n; i += 32) {
+    const int seen = $(visible.seen);
     _Alignas(64) real sum[WIDE * 32], out[32 * WIDE];
-    tile_matrix(sum, 32, false, turned, 1, ds_pairs + CUTS * KEYS * i, PARTS, KEYS, WIDE, 32, $(visible.seen));
+    tile_matrix(sum, 32, false, turned, 1, ds_pairs + CUTS * KEYS * i, CUT_PARTS, KEYS, WIDE, 32, seen);
     tile_turn(out, sum, WIDE);
     for (int r = 0; r < 32 && i + r < n; r++) {
-        real *to = dq + (row + i0 + i + r) * Q_ROW + h * D;
+        real *to = d_query + (i + r) * Q_ROW;
         for (int c = 0; c < D; c++) to[c] = j0 == 0 ? out[r * WIDE + c] : to[c] + out[r * WIDE + c];
     }
 }

@@ -2,8 +2,8 @@
 // and a column for each query, so that what belongs to a query stands in the lanes of vectors.
 
 //@ cuts(parts)
-/* A probability, or the gradient of a score, is the sum of PARTS operands, so of CUTS numbers of bf16. */
-enum { PARTS = $parts, CUTS = PARTS * SLICES };
+/* A probability, or the gradient of a score, is the sum of CUT_PARTS operands, so of CUTS numbers of bf16. */
+enum { CUT_PARTS = $parts, CUTS = CUT_PARTS * SLICES };
 
 //@ tile_pack(type)
 /* As matrix_pack_rows, but a pair has the rows k and k + 16 of 32: as cut_pairs has two neighbouring vectors. */
@@ -85,10 +85,17 @@ static inline int tile_hidden(int j, int m, const int32_t *mask, int earlier) {
     return j >= m || (mask && mask[j] == 0) ? 32 : earlier;
 }
 
-/* Asks for n rows of so many bytes, `stride` bytes apart, that are written soon. */
-static inline void ask_rows(const void *rows, size_t stride, int n, size_t bytes) {
+/* The scores of the first n of 32 queries become -INFINITY; n may be negative. */
+static inline void tile_hide_first(real *score, int n) {
+    for (int i = 0; i < 32 && i < n; i += 16)
+        vec_store(score + i, tile_lanes(tile_vector(score + i), n - i, -INFINITY), VEC_LANES);
+}
+
+/* Asks for n rows of d elements of so many bytes, `row` elements apart, that are written soon. */
+static inline void ask_rows(const void *rows, size_t row, int n, int d, size_t bytes) {
     for (int i = 0; i < n; i++)
-        for (size_t b = 0; b < bytes; b += 64) __builtin_prefetch((const char *)rows + i * stride + b, 1, 2);
+        for (size_t b = 0; b < d * bytes; b += 64)
+            __builtin_prefetch((const char *)rows + i * row * bytes + b, 1, 2);
 }
 
 /* The greatest score of 32 queries over `keys` keys, at least as large as `greatest`. */

@@ -159,7 +159,7 @@ local PIECES = {
         names = { "matrix_part_columns" } },
     { file = "matrix", block = "matrix_part_columns_in_slices", sliced = true, arguments = nothing,
         names = { "matrix_part_columns" } },
-    { file = "attention_matrix", block = "cuts", arguments = parts, names = { "PARTS", "CUTS" } },
+    { file = "attention_matrix", block = "cuts", arguments = parts, names = { "CUT_PARTS", "CUTS" } },
     { file = "attention_matrix", block = "tile_pack", arguments = operand, names = { "tile_pack" } },
     { file = "attention_matrix", block = "tile_exp", arguments = nothing, include = matrix_header,
         names = { "tile_exp" } },
