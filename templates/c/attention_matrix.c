@@ -19,11 +19,20 @@ static inline void tile_pack(bf16 *panel, int most, int columns, int depth, cons
             }
 }
 
-//@ tile_exp()
-/* e^x for x <= 0; error below 1 ulp of it and 2^-24 x. With t = x / ln 2: 2^t = 2^floor(t) 2^r, 0 <= r < 1. NaN stays
- * NaN, and e^-INFINITY is 0. */
+//@ tile_exp(rest)
+/* e^x for x <= 0. With t = x / ln 2: 2^t = 2^floor(t) 2^r, 0 <= r < 1. NaN stays NaN, and e^-INFINITY is 0.
+//% if rest then
+ * r has what t was rounded by, so the error is below 1 ulp and, as 1 / ln 2 is rounded, 2^-26 x. */
+//% else
+ * Error below 1 ulp and, as t is rounded, 2^-24 x: less than the operands of bf16 that it is cut into keep. */
+//% end
 static inline __attribute__((always_inline)) vec tile_exp(vec x) {
+//% if rest then
+    const vec t = x * 1.44269504f, rest = vec_fma(x, vec_all(1.44269504f), -t);
+    const vec r = (vec)_mm512_reduce_ps((__m512)t, 1) + rest;
+//% else
     const vec t = x * 1.44269504f, r = (vec)_mm512_reduce_ps((__m512)t, 1);
+//% end
     vec p = vec_fma(r, vec_all(2.15659718e-4f), vec_all(1.24822895e-3f));
     p = vec_fma(r, p, vec_all(9.67377517e-3f));
     p = vec_fma(r, p, vec_all(5.54861836e-2f));

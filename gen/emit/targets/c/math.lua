@@ -80,6 +80,7 @@ local function half_part(context) return { half = text.ident(context.half), tall
 local function slices(context) return { count = context.slices or 1 } end
 local function operand(context) return { type = text.ident(context.slices and "float" or "bf16") } end
 local function parts(context) return { parts = context.slices and 1 or 2 } end
+local function rest(context) return { rest = context.slices ~= nil } end
 local function order(context) return { order = matrix.ORDER[context.slices] } end
 
 local function nothing() return {} end
@@ -161,7 +162,7 @@ local PIECES = {
         names = { "matrix_part_columns" } },
     { file = "attention_matrix", block = "cuts", arguments = parts, names = { "CUT_PARTS", "CUTS" } },
     { file = "attention_matrix", block = "tile_pack", arguments = operand, names = { "tile_pack" } },
-    { file = "attention_matrix", block = "tile_exp", arguments = nothing, include = matrix_header,
+    { file = "attention_matrix", block = "tile_exp", arguments = rest, include = matrix_header,
         names = { "tile_exp" } },
     { file = "attention_matrix", block = "cut_pairs", arguments = nothing, names = { "cut_pairs" } },
     { file = "attention_matrix", block = "tile_lanes", arguments = nothing, names = { "tile_lanes", "tile_vector" } },
