@@ -12,11 +12,11 @@ static inline draws draws_of(const ga_micro *micro, uint64_t stream, int64_t ite
     return (draws){micro, stream, (uint64_t)iteration, micro->training ? drop : 0};
 }
 
-/* Draws first .. first + n - 1 of row `row` of the micro-batch. */
-static inline void draw_row(draws z, real *kept, int n, size_t row, uint64_t first) {
+/* Draws first, first + step, .. of row `row` of the micro-batch, n of them. */
+static inline void draw_row(draws z, real *kept, int n, size_t row, uint64_t first, uint64_t step) {
     const real factor = (real)(1 / (1 - z.drop));
     const uint64_t key = ga_draw_key(z.micro->seed, z.stream, z.iteration, (uint64_t)z.micro->cycle,
                                      (uint64_t)z.micro->row + row);
     for (int j = 0; j < n; j++)
-        kept[j] = ga_uniform(ga_rng_at(key, first + (uint64_t)j)) < z.drop ? 0 : factor;
+        kept[j] = ga_uniform(ga_rng_at(key, first + (uint64_t)j * step)) < z.drop ? 0 : factor;
 }

@@ -109,12 +109,14 @@ static inline void matrix_block(float *sums, int sums_row, const float *start, i
 }
 
 //@ block_of_parts()
-/* sums (32 x 32) = a b, or added to them if `more`, of an a that is the sum of `parts` operands, 32 * SLICES * a_row
+/* sums (32 x 32) = a b, or added to them if `more`, where a and b are the sums of so many operands, 32 * SLICES * most
  * elements apart. */
-static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int parts, size_t a_row,
-                                         const bf16 *b, int depth) {
+static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int a_parts,
+                                         const bf16 *b, int b_parts, size_t most, int depth) {
+    const size_t operand = 32 * SLICES * most;
     matrix_load(more ? sums : NULL, sums_row);
-    for (int part = 0; part < parts; part++) matrix_terms(a + part * 32 * SLICES * a_row, a_row, b, depth);
+    for (int i = 0; i < a_parts; i++)
+        for (int j = 0; j < b_parts; j++) matrix_terms(a + i * operand, most, b + j * operand, depth);
     matrix_store(sums, sums_row);
 }
 
@@ -204,13 +206,15 @@ static inline void matrix_block(float *sums, int sums_row, const float *start, i
 }
 
 //@ blocks_of_parts()
-/* sums (32 x 32) = a b, or added to them if `more`, of an a that is the sum of `parts` operands, 32 * SLICES * a_row
+/* sums (32 x 32) = a b, or added to them if `more`, where a and b are the sums of so many operands, 32 * SLICES * most
  * elements apart. */
-static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int parts, size_t a_row,
-                                         const bf16 *b, int depth) {
-    for (int part = 0; part < parts; part++)
-        matrix_block(sums, sums_row, more || part > 0 ? sums : NULL, sums_row, a + part * 32 * SLICES * a_row, a_row,
-                     b, depth);
+static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int a_parts,
+                                         const bf16 *b, int b_parts, size_t most, int depth) {
+    const size_t operand = 32 * SLICES * most;
+    for (int i = 0; i < a_parts; i++)
+        for (int j = 0; j < b_parts; j++)
+            matrix_block(sums, sums_row, more || i + j > 0 ? sums : NULL, sums_row, a + i * operand, most,
+                         b + j * operand, depth);
 }
 
 //@ pairs_along()
@@ -433,44 +437,4 @@ static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth
             }
         }
     }
-}
-
-//@ split_pairs()
-/* Pairs of an element of a and one of b, halves rounded away from 0; a and b keep the rest. A rest of NaN is NaN. */
-static inline bf16_pairs split_pairs(vec *a, vec *b) {
-    const vec_bits x = (vec_bits)*a + 0x8000, y = (vec_bits)*b + 0x8000;
-    *a -= (vec)(x & 0xffff0000u);
-    *b -= (vec)(y & 0xffff0000u);
-    return x >> 16 | (y & 0xffff0000u);
-}
-
-//@ matrix_split_rows()
-/* Rows of A of f32 for blocks, as sums of two operands: the first has the first 8 bits of a number, the second the next
- * 8. Blocks of 32 rows have the first, then the second; A(i, k) = a[i * stride + k]. A has rows up to a multiple of 32,
- * and the depth is one. */
-static inline void matrix_split_rows(bf16 *part, int most, int rows, int depth, const float *a, size_t stride) {
-    for (int i = 0; i < (rows + 31) / 32 * 32; i++, a += stride) {
-        bf16 *high = part + (i / 32 * 64 + i % 32) * most, *low = high + 32 * most;
-        for (int k = 0; k < depth; k++) {
-            high[k].bits = (uint16_t)((ga_bits(a[k]) + 0x8000) >> 16);
-            low[k].bits = (uint16_t)((ga_bits(a[k] - bf16_widen(high[k])) + 0x8000) >> 16);
-        }
-    }
-}
-
-//@ matrix_split_columns()
-/* As matrix_split_rows, of A(i, k) = a[k * stride + i]. */
-static inline void matrix_split_columns(bf16 *part, int most, int rows, int depth, const float *a, size_t stride) {
-    for (int k = 0; k < depth; k += 32, a += 32 * stride)
-        for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
-            bf16_pairs high[16][SLICES], low[16][SLICES];
-            for (int r = 0; r < 16; r++) {
-                vec even = some(a + 2 * r * stride + i, 16), odd = some(a + (2 * r + 1) * stride + i, 16);
-                high[r][0] = split_pairs(&even, &odd);
-                low[r][0] = split_pairs(&even, &odd);
-            }
-            bf16 *to = part + (i / 32 * 64 + i % 32) * most + k;
-            store_turned(to, (size_t)most, 0, high);
-            store_turned(to + 32 * most, (size_t)most, 0, low);
-        }
 }

@@ -57,6 +57,17 @@ static inline __attribute__((always_inline)) unsigned short _mm512_movepi32_mask
     return (unsigned short)__builtin_ia32_cvtd2mask512((ga_lanes)x);
 }
 
+/* x less the next whole number below, rounded down (rounding 1); a 2^floor(b). */
+static inline __attribute__((always_inline)) __m512 _mm512_reduce_ps(__m512 x, const int rounding) {
+    __asm__("vreduceps %2, %1, %0" : "=v"(x) : "v"(x), "i"(rounding));
+    return x;
+}
+
+static inline __attribute__((always_inline)) __m512 _mm512_scalef_ps(__m512 a, __m512 b) {
+    __asm__("vscalefps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
+    return a;
+}
+
 /* Elements of 16 bits where the mask has a bit, else 0. */
 typedef long long __m256i __attribute__((vector_size(32), may_alias));
 typedef short ga_row __attribute__((vector_size(32))), ga_rows __attribute__((vector_size(64)));

@@ -141,6 +141,28 @@ PLAIN __m512i _mm512_i32gather_epi32(__m512i at, const void *x, int scale) {
     return (__m512i)place;
 }
 
+/* x less the next whole number below, rounded down: `rounding` is 1 in all calls. An infinity leaves 0. */
+PLAIN __m512 _mm512_reduce_ps(__m512 x, int rounding) {
+    for (int i = 0; i < 16 && rounding == 1; i++) {
+        const double rest = isinf(x[i]) ? 0 : x[i] - floor(x[i]);
+        const float near = rest >= 1 ? 1 : (float)rest;
+        x[i] = near > rest || near == 1 ? nextafterf(near, 0) : near;
+    }
+    return x;
+}
+
+/* a 2^floor(b); NaN 2^-INFINITY is 0 and NaN 2^INFINITY infinite. */
+PLAIN __m512 _mm512_scalef_ps(__m512 a, __m512 b) {
+    for (int i = 0; i < 16; i++) {
+        const float x = a[i], y = b[i];
+        if (isnan(y)) a[i] = y;
+        else if (isinf(y) && isnan(x)) a[i] = y < 0 ? 0 : y;
+        else if (isinf(y) && (y < 0 ? isinf(x) : x == 0)) a[i] = NAN;
+        else a[i] = (float)ldexp(x, (int)fmax(fmin(floor(y), 1000), -1000));
+    }
+    return a;
+}
+
 /* The lower half; as the lower half; elements of 16 bits, each in a lane of its own. */
 PLAIN __m256i _mm512_castsi512_si256(__m512i x) { return (__m256i){x[0], x[1], x[2], x[3]}; }
 

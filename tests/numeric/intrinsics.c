@@ -91,6 +91,23 @@ static void masks_and_halves(void) {
     for (int i = 0; i < 16; i++) is("castsi256_si512", i, x.h[i], 65535 - i);
 }
 
+static void exponents(void) {
+    static const struct {
+        float a, b, rest, scaled;
+    } cases[16] = {
+        {1, 0, 0, 1}, {1.5f, 3, 0, 12}, {1, -0x1.000002p-2f, 0x1.7ffffep-1f, 0.5f}, {1.5f, -0.25f, 0.75f, 0.75f},
+        {-3, -2.5f, 0.5f, -0.375f}, {1, -0x1p-40f, 0x1.fffffep-1f, 0.5f}, {1, 127.5f, 0.5f, 0x1p127f},
+        {1, 128, 0, INFINITY}, {1, -126, 0, 0x1p-126f}, {1, -127, 0, 0}, /* a denormal */ {0x1p100f, -200, 0, 0x1p-100f}, {1, -INFINITY, 0, 0},
+        {NAN, -INFINITY, 0, 0}, {1, INFINITY, 0, INFINITY}, {1, NAN, NAN, NAN}, {NAN, 1, 0, NAN},
+    };
+    lanes a, b;
+    for (int i = 0; i < 16; i++) a.f[i] = cases[i].a, b.f[i] = cases[i].b;
+    a.floats = _mm512_scalef_ps(a.floats, b.floats);
+    for (int i = 0; i < 16; i++) is("scalef_ps", i, a.f[i], cases[i].scaled);
+    b.floats = _mm512_reduce_ps(b.floats, 1);
+    for (int i = 0; i < 16; i++) is("reduce_ps", i, b.f[i], cases[i].rest);
+}
+
 /* Elements that a mask leaves out lie on a page that cannot be read. */
 static void loads(void) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -213,6 +230,7 @@ int main(void) {
     multiply_adds();
     permutations();
     masks_and_halves();
+    exponents();
     loads();
     narrow();
     products_of_pairs();

@@ -80,6 +80,8 @@ local function half_part(context) return { half = text.ident(context.half), tall
 -- Products on the matrix registers: the slices of an operand and its type in C, and the order of their products.
 local function slices(context) return { count = context.slices or 1 } end
 local function operand(context) return { type = text.ident(context.slices and "float" or "bf16") } end
+local function parts(context) return { parts = context.slices and 1 or 2 } end
+local function rest(context) return { rest = context.slices ~= nil } end
 local function order(context) return { order = matrix.ORDER[context.slices] } end
 
 local function nothing() return {} end
@@ -165,9 +167,13 @@ local PIECES = {
         names = { "matrix_part_columns" } },
     { file = "matrix", block = "matrix_part_columns_in_slices", sliced = true, arguments = nothing,
         names = { "matrix_part_columns" } },
-    { file = "matrix", block = "split_pairs", arguments = nothing, names = { "split_pairs" } },
-    { file = "matrix", block = "matrix_split_rows", arguments = nothing, names = { "matrix_split_rows" } },
-    { file = "matrix", block = "matrix_split_columns", arguments = nothing, names = { "matrix_split_columns" } },
+    { file = "attention_matrix", block = "cuts", arguments = parts, names = { "CUT_PARTS", "CUTS" } },
+    { file = "attention_matrix", block = "tile_pack", arguments = operand, names = { "tile_pack" } },
+    { file = "attention_matrix", block = "tile_exp", arguments = rest, include = matrix_header,
+        names = { "tile_exp" } },
+    { file = "attention_matrix", block = "cut_pairs", arguments = nothing, names = { "cut_pairs" } },
+    { file = "attention_matrix", block = "tile_lanes", arguments = nothing, names = { "tile_lanes", "tile_vector" } },
+    { file = "attention_matrix", block = "tile_turn", arguments = nothing, names = { "tile_turn" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
     { file = "matmul", block = "pack_columns", eights = false, arguments = nothing, names = { "pack_columns" } },
     { file = "matmul", block = "pack_columns_in_eights", eights = true, arguments = nothing,

@@ -94,13 +94,6 @@ function matrix.slices_of_attention(kernel, node)
     return slices_for(kernel, { node.size.T, node.size.S, node.attrs.d }, MOST_IN_ATTENTION)
 end
 
---- The functions that cut numbers of f32 for blocks, by rows and by columns: into slices; in a program of bf16, whose
---- operands have one slice, into two operands.
-function matrix.cut(half)
-    local name = half and "matrix_split_" or "matrix_part_"
-    return { rows = text.ident(name .. "rows"), columns = text.ident(name .. "columns") }
-end
-
 -- The terms of a panel, of a sum with K terms.
 local function depth_of(K, slices, profile, by)
     return side(K, MOST[profile.matrix][by].depth // slices // BLOCK * BLOCK)

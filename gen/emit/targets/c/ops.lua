@@ -18,6 +18,9 @@ local text = require "base.text"
 
 -- Queries and keys of a tile of attention; keys are padded to the lanes of row_sums.c.
 local QUERIES, KEYS, ROW_LANES = 64, 64, 16
+-- The same of blocks: copies of keys and queries stay in the L2 cache. With fewer keys for heads of over 128 elements
+-- those of f32 take 2.7 of the 4 MB of a thread's stack.
+local BLOCKS = { queries = 256, keys = 256, large_keys = 128, large = 128 }
 
 -- Elements of a row that a worker draws for at once, at most.
 local CHUNK = 4096
@@ -30,6 +33,7 @@ local function help(helper, ...)
 end
 
 local function ceil(a, b) return (a + b - 1) // b end
+local function whole(a, b) return ceil(a, b) * b end
 
 -- Columns of a tile of sums over rows: long runs of memory, and about 8 tiles for the threads.
 local function sum_width(columns, outer) return math.max(64, math.min(768, ceil(ceil(columns * outer, 8), 64) * 64)) end
@@ -73,52 +77,76 @@ local function edges(causal)
     return { columns = edge "EDGE_COLUMNS", terms = edge "EDGE_TERMS", later = edge "EDGE_LATER" }
 end
 
--- Adds the tile, and how single pairs are hidden.
+-- The tile of strips, and how single pairs are hidden.
 --   tile.queries, tile.keys    of a tile
---   tile.wide                  elements of a row of a head in the tile: whole blocks of bf16, or whole strips
---   tile.load, tile.edge       of strips: the function that copies rows, edges of products
+--   tile.wide                  elements of a row of a head in the tile: whole strips
+--   tile.load, tile.edge       the function that copies rows, edges of products
 --   tile.direct                whether rows in memory are elements of tiles as they are
---   tile.parts, tile.cut       of blocks, false without them: the operands whose sum a probability or the gradient of
---                              a score is; what cuts them, by rows and by columns
---   tile.registers             whether the thread opens the matrix registers
 --   visible.last               the last key of the tile that query i sees, in C
---   visible.mask               the mask of the tile's keys, in C; NULL if there is none
-local function add_tiles(arguments, node, kernel, dtype)
+local function add_strips(arguments, node, kernel, dtype)
     local T, S, visible = node.size.T, node.size.S, arguments.visible
-    kernel.matrix = matrix.slices_of_attention(kernel, node) or false
     local half = graph.is_half(node.ins.query)
     local strip = 2 * kernel.profile.vector // (dtype == "f64" and 8 or 4)
-    local block = kernel.matrix and matrix.BLOCK
-    local tall, across = block or 1, block or math.max(ROW_LANES, strip)
     local diagonal = T > S and "(i0 + i - j0 < m ? i0 + i - j0 : m - 1)" or "i0 + i - j0"
-    arguments.tile = {
-        queries = math.min(QUERIES, ceil(T, tall) * tall), keys = math.min(KEYS, ceil(S, across) * across),
-        wide = ceil(node.attrs.d, block or strip) * (block or strip),
-        load = text.ident(half and "tile_widen" or "tile_load"), direct = not half, edge = edges(node.attrs.causal),
-        parts = block and (half and 2 or 1), cut = matrix.cut(half), registers = matrix.has_registers(kernel) }
+    arguments.tile = { queries = math.min(QUERIES, T), keys = math.min(KEYS, whole(S, math.max(ROW_LANES, strip))),
+        wide = whole(node.attrs.d, strip), load = text.ident(half and "tile_widen" or "tile_load"), direct = not half,
+        edge = edges(node.attrs.causal) }
     visible.last = text.block(node.attrs.causal and diagonal or "m - 1")
-    visible.mask = text.block(node.ins.mask and ("mask + %s + j0"):format(arguments.shape.key_row.text) or "NULL")
+end
+
+-- The same for blocks.
+--   tile.queries, tile.keys    of a tile
+--   tile.wide                  elements of a head in whole blocks
+--   tile.registers             whether the thread opens the matrix registers
+--   tile.kept                  the factors of dropout of a tile's probabilities, in C; NULL if there is none
+--   visible.from               forward: the first query of a tile that sees a key of one of keys, in C
+--   visible.queries            backward: the same for the 32 keys from j on
+--   visible.seen               the keys of a tile that a query of the 32 from i on sees
+--   visible.hidden, .later     the queries of the 32 from i on that come before key j, or j + r
+local function add_blocks(arguments, node, kernel)
+    local causal, visible = node.attrs.causal, arguments.visible
+    local function of(name, seen, all) visible[name] = text.block(causal and seen or all) end
+    local keys = node.attrs.d > BLOCKS.large and BLOCKS.large_keys or BLOCKS.keys
+    arguments.tile = { queries = math.min(BLOCKS.queries, matrix.whole(node.size.T)),
+        keys = math.min(keys, matrix.whole(node.size.S)), wide = matrix.whole(node.attrs.d),
+        registers = matrix.has_registers(kernel), kept = text.ident(arguments.dropout and "kept" or "NULL") }
+    of("from", "j0 > i0 ? j0 - i0 : 0", "0")
+    of("queries", "j0 + j > i0 ? (j0 + j - i0) / 32 * 32 : 0", "0")
+    of("seen", "i0 + i + 32 - j0 < m ? i0 + i + 32 - j0 : m", "m")
+    of("hidden", "j0 + j - i0 - i", "0")
+    of("later", "j0 + j + r - i0 - i", "0")
+end
+
+-- Adds the tile, of blocks or of strips.
+--   visible.mask               the mask of the tile's keys, in C; NULL if there is none
+local function add_tiles(arguments, node, kernel, dtype)
+    kernel.matrix = matrix.slices_of_attention(kernel, node) or false
+    if kernel.matrix then add_blocks(arguments, node, kernel) else add_strips(arguments, node, kernel, dtype) end
+    arguments.visible.mask =
+        text.block(node.ins.mask and ("mask + %s + j0"):format(arguments.shape.key_row.text) or "NULL")
 end
 
 local function tile_helpers(node, kernel)
     local draws = node.ins.micro
     local products = kernel.matrix and "attention_matrix"
-        or "attention_tiles" .. (graph.is_half(node.ins.query) and " attention_half:half" or "")
-    return (draws and "draws " or "") .. "row_sums " .. products .. " attention_rows"
-        .. (draws and " attention_draws" or "")
+        or "attention_tiles" .. (graph.is_half(node.ins.query) and " attention_half:half" or "") .. " attention_rows"
+    return (draws and "draws " or "") .. "row_sums " .. products .. (draws and " attention_draws" or "")
 end
 
 add("attend", function(arguments, node, kernel, _, dtype)
     add_tiles(arguments, node, kernel, dtype)
     kernel.position = node.attrs.position and not kernel.matrix
-    local sum = kernel.position and "sum[c]" or "sum[i * WIDE + c]"
-    arguments.result = text.block(c_text.stored(node.outs.y.tensor, sum .. " * factor"))
+    local sum = kernel.matrix and "out[r * WIDE + c]" or kernel.position and "sum[c] * factor"
+        or "sum[i * WIDE + c] * factor"
+    arguments.result = text.block(c_text.stored(node.outs.y.tensor, sum))
 end)
-list.attend.block = function(kernel) return kernel.position and "attend_position" or "attend" end
-list.attend.blocks = { "attend", "attend_position" }
+list.attend.blocks = { "attend", "attend_matrix", "attend_position" }
+list.attend.block = function(kernel)
+    return kernel.matrix and "attend_matrix" or kernel.position and "attend_position" or "attend"
+end
 add("attend_dx", function(arguments, node, kernel, _, dtype) add_tiles(arguments, node, kernel, dtype) end)
-list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
 list.attend_dx.blocks = { "attend_dx", "attend_dx_matrix" }
+list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
 add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
 set("rotary", { arguments = function(kernel, node)
     return ordered.copy(attention.rotary(kernel, node, "at + c", "at + HALF + c"), {
