@@ -193,9 +193,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% else
     GA_TRY(ga_comm_open(&m->comm, runtime, NULL, e));
 //% end
-    const int world = ga_comm_size(m->comm);
-    if (RANKS && world != RANKS)
-        return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", world, RANKS);
+//% if first.required then
+    if (ga_comm_size(m->comm) != RANKS)
+        return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", ga_comm_size(m->comm), RANKS);
+//% end
     GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
 //% if groups then
     GA_TRY(open_groups(m, e));

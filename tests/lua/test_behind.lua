@@ -147,8 +147,8 @@ end
 -- in one type.
 for _, case in ipairs { { "bf16", "whole" }, { "bf16", "odd", light = true }, { "bf16", "views", light = true },
     { "f16", "whole", long = true }, { "f16", "odd", light = true }, { "f32", "odd" }, { "f32", "views" },
-    { "f64", "odd", light = true }, { "bf16", "planes" }, { "f64", "planes", light = true },
-    { "bf16", "norms", light = true }, { "f32", "norms" }, { "bf16", "drops" }, { "f64", "drops", light = true } } do
+    { "f64", "odd", long = true }, { "bf16", "planes" }, { "f64", "planes", light = true },
+    { "bf16", "norms", light = true }, { "f32", "norms" }, { "bf16", "drops" }, { "f64", "drops", long = true } } do
     local precision, model = case[1], case[2]
     add(("%s on a device, model %s: the bits are those without fusion"):format(precision, model), function(t)
         if case.long then t.long() end

@@ -32,12 +32,12 @@ local SHAPES = {
     { 2, 4, 6, 6, 8, { 2, 2 }, { 1, 1 }, { 4, 4 }, { 1, 1 }, 1 },       -- places without a tap inside
 }
 
--- The shapes of a program: all with make test-all, else every other one from the `first` on, which is 1 or 2. Programs
--- of one kind have those with odd numbers and the others.
-local function shapes_of(t, first)
+-- The shapes of a program: all with make test-all, else the part `turn`, { n, of }: every of-th from the n-th on. Programs
+-- of one kind have different parts.
+local function shapes_of(t, turn)
     if t.all then return SHAPES end
     local list = {}
-    for i = first, #SHAPES, 2 do list[#list + 1] = SHAPES[i] end
+    for i = turn[1], #SHAPES, turn[2] do list[#list + 1] = SHAPES[i] end
     return list
 end
 
@@ -116,12 +116,12 @@ local function texts_of(machine, shapes, dtype, slices)
     return math_file.render(functions, context, head) .. "\n" .. functions, table.concat(calls), table.concat(rows)
 end
 
--- The program for a profile; first: of shapes_of(); slices: of operands of f32 in blocks; options: of the compiler in a
+-- The program for a profile; turn: of shapes_of(); slices: of operands of f32 in blocks; options: of the compiler in a
 -- text.
-local function build(t, name, dtype, first, slices, options)
+local function build(t, name, dtype, turn, slices, options)
     local machine, folder, words = profile.get(name), t.root .. "/" .. t.temp(), {}
     for word in (options or "-O1"):gmatch "%S+" do words[#words + 1] = word end
-    local functions, calls, rows = texts_of(machine, shapes_of(t, first), dtype, slices)
+    local functions, calls, rows = texts_of(machine, shapes_of(t, turn), dtype, slices)
     t.write(folder .. "/kernels.h", functions)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)
@@ -138,45 +138,46 @@ local function build(t, name, dtype, first, slices, options)
 end
 
 -- The program must find no sum other than the plain one, with one thread and with three.
-local function check(t, program, first)
-    t.equal(t.run({ program }).out, ("%d shapes, 0 wrong\n"):format(#shapes_of(t, first)))
+local function check(t, program, turn)
+    t.equal(t.run({ program }).out, ("%d shapes, 0 wrong\n"):format(#shapes_of(t, turn)))
 end
 
 local tests = {}
 
 for _, case in ipairs { { "sapphirerapids", "bf16", 1 }, { "sapphirerapids", "f32", 2, 3 },
     { "x86-64-v4-bf16", "bf16", 2 } } do
-    local name, first, slices = case[1], case[3], case[4]
+    local name, turn, slices = case[1], { case[3], 2 }, case[4]
     local text = case[2] .. " in blocks, " .. name .. "%s: convolutions and both gradients are the plain sums"
     tests[#tests + 1] = { text:format "", function(t)
         local marches = t.load("tests/lua/marches.lua")(t)
         marches.needs_compiler(name)
-        local program = build(t, name, case[2], first, slices)
+        local program = build(t, name, case[2], turn, slices)
         if not marches.runs(name) then
-            program = build(t, name, case[2], first, slices, "-Og " .. marches.options(name))
+            program = build(t, name, case[2], turn, slices, "-Og " .. marches.options(name))
         end
-        check(t, program, first)
+        check(t, program, turn)
     end }
     if profile.runs(name, host.cpu()) then
         tests[#tests + 1] = { text:format ", in plain C", function(t)
             if slices or name ~= "sapphirerapids" then t.long() end
             local marches = t.load("tests/lua/marches.lua")(t)
-            check(t, build(t, name, case[2], first, slices, "-Og " .. marches.plain(name)), first)
+            check(t, build(t, name, case[2], turn, slices, "-Og " .. marches.plain(name)), turn)
         end }
     end
 end
 
-for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4" } do
-    for first, dtype in ipairs { "f32", "bf16" } do
+for n, name in ipairs { "generic", "x86-64-v3", "x86-64-v4" } do
+    local turn = { n, 3 }
+    for _, dtype in ipairs { "f32", "bf16" } do
         tests[#tests + 1] = { ("%s on vectors, %s: convolutions and both gradients are the plain sums"):format(dtype,
             name), function(t)
             local marches = t.load("tests/lua/marches.lua")(t)
             marches.needs_compiler(name)
-            local program = build(t, name, dtype, first)
+            local program = build(t, name, dtype, turn)
             if not marches.runs(name) then
-                program = build(t, name, dtype, first, nil, "-Og " .. marches.options(name))
+                program = build(t, name, dtype, turn, nil, "-Og " .. marches.options(name))
             end
-            check(t, program, first)
+            check(t, program, turn)
         end }
     end
 end

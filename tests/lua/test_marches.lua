@@ -129,7 +129,7 @@ train      { updates = 4, seed = 3 }
     end },
 }
 
-local PARTS = 2
+local PARTS = 3
 
 local OPS = [[
 data      { "tensors", train = "tiny.safetensors" }
@@ -140,7 +140,8 @@ optimizer { "sgd", lr = 0.05 }
 train     { updates = 8, seed = 3 }
 model]]
 
--- Each form has a part of the ops and half of the models in `make test`, each model three of the forms.
+-- Each form has a part of the ops and half of the models in `make test`; the three forms of each type have all parts, each
+-- model three of the forms.
 for turn, form in ipairs(FORMS) do
     local name = form[1] .. " " .. form[2]
     for part = 1, PARTS do

@@ -2,9 +2,9 @@
 -- in tests/nvrtc; no register is spilled. And how many kernels a micro-step launches.
 --
 -- A table has a line for each kernel: precision, name, registers on sm_80 and on sm_90a, bytes of shared memory; and for
--- each precision one with the SHA-256 of the kernels' text. `make test` does not compile a text again that the table
--- knows; `make test-all` compiles all. With GAGEN_NVRTC_TABLES=1 in the environment the tables are written, not compared:
--- after kernels have changed, or with another NVRTC.
+-- each precision one with the SHA-256 of the kernels' text without comments. `make test` does not compile a text again
+-- that the table knows; `make test-all` compiles all. With GAGEN_NVRTC_TABLES=1 in the environment the tables are written,
+-- not compared: after kernels have changed, or with another NVRTC.
 local devices = dofile "tests/lua/devices.lua"
 local ordered = require "base.ordered"
 local shipped = dofile "tests/lua/shipped.lua"
@@ -42,11 +42,10 @@ local function twins_of(folder)
     return function(name) return names[name] end
 end
 
--- The line of a table that stands for the text of a program's kernels, without the profile of the processor in its head and
--- the folder of the spec in its comments, and for their launches.
+-- The line of a table that stands for the text of a program's kernels, without its comments, and for their launches.
 local function line_of_text(folder, precision)
-    local text = host.read(folder .. "/kernels.cu"):gsub("^/%*.-%*/", "", 1)
-    local parts = { (text:gsub("[%w_./-]*/([%w_]+%.lua)", "%1")) }
+    local text = host.read(folder .. "/kernels.cu"):gsub("/%*.-%*/", ""):gsub("//[^\n]*", "")
+    local parts = { text }
     for launch in host.read(folder .. "/step.c"):gmatch "%[K_[%w_]+%] = %d+," do parts[#parts + 1] = launch end
     return ("%s text %s\n"):format(precision, host.sha256(table.concat(parts)))
 end

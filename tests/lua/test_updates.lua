@@ -96,6 +96,7 @@ local VARIANTS = {
         { momentum = 0.5, nesterov = true, weight_decay = 0.01 } } },
     { "adamw", { lr = 0.01 }, { { weight_decay = 0 }, { weight_decay = 0.1, eps = 1e-3 },
         { betas = { 0.8, 0.95 } }, { betas = { 0, 0.5 }, lr_scale = 3 } } },
+    { "lamb", { lr = 0.01, adam = true }, { { bias_correction = true }, { weight_decay = 0.1 } } },
 }
 
 local function text_of(value)
@@ -193,6 +194,8 @@ local VECTORS = {
     { "fused_lamb", { weight_decay = .1 }, { { .984890378, -1.983516695 }, { .962769959, -1.984575849 } } },
     { "fused_lamb", { weight_decay = .1, max_grad_norm = .1 },
         { { .984890428, -1.983516649 }, { .962851332, -1.981345710 } } },
+    { "fused_lamb", { weight_decay = 0, max_grad_norm = .1 },
+        { { .990000224, -1.990000112 }, { .981143110, -1.991014152 } } },
 }
 
 -- fused_lamb looks at the norm of all gradients, so that its vectors need one parameter alone.
@@ -221,6 +224,17 @@ for _, vector in ipairs(VECTORS) do
         check_vectors(t, numeric, vector)
     end)
 end
+
+add("a rule whose ratio is always 1 computes no norms of tensors", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for fields, norms in next, { ['"lamb"'] = true, ['"lamb", adam = true'] = false, ['"fused_lamb"'] = true,
+        ['"fused_lamb", weight_decay = 0'] = false } do
+        local path = programs.folder() .. "/lamb_norms.lua"
+        t.write(path, host.read("specs/digits_mlp.lua"):gsub("optimizer [^\n]*", ("optimizer { %s }"):format(fields)))
+        local shown = programs.gagen { "show", path, "kernels.c" }
+        t.equal({ shown.status, shown.out:find("update_all_sums", 1, true) ~= nil }, { 0, norms }, fields)
+    end
+end)
 
 -- === shards ======================================================================================
 

@@ -2,15 +2,30 @@
 -- them: fused_lamb first clips by the norm of all gradients, lamb folds the bias correction into the rate.
 local common = require "catalog.optim_common"
 
--- ||w|| / ||u|| of a tensor, 1 if one of them is 0 or the ratio is disabled.
-local function trust_ratio(enabled)
+-- A step is a list of statements whose last is u. `scaled`: whether the tensor's u is multiplied by ||w|| / ||u||, by 1
+-- if one of them is 0. Else nothing of the tensor is measured.
+local function norms(step, scaled)
+    if not scaled then return end
     local function if_positive(then_value)
         return where(gt(var "w_squares", 0), where(gt(var "u_squares", 0), then_value, 1), 1)
     end
-    return { { "ratio", enabled and if_positive(sqrt(var "w_squares") / sqrt(var "u_squares")) or 1 } }
+    return { statements = step,
+        sums = { { "w_squares", var "w" * var "w" }, { "u_squares", var "u" * var "u" } },
+        scales = { { "ratio", if_positive(sqrt(var "w_squares") / sqrt(var "u_squares")) } } }
 end
 
-local function norms(u) return { { "w_squares", var "w" * var "w" }, { "u_squares", u * u } } end
+-- The update by a step. Where norms were measured, only u is computed again.
+local function updated(step, scaled, w, lr)
+    local last = { "w", w - (scaled and lr * var "ratio" or lr) * var "u" }
+    if scaled then return { step[#step], last } end
+    step[#step + 1] = last
+    return step
+end
+
+local function lamb_step(o, w, g, s)
+    return { { "m", common.average(o.betas[1], s.m, g) }, { "v", o.betas[2] * s.v + (1 - o.betas[2]) * g * g },
+        { "u", s.m / (sqrt(s.v) + o.eps) + o.weight_decay * w } }
+end
 
 optimizer "lamb" {
     doc = "m, v moving averages of g, g^2; u = m / (sqrt(v) + eps) + weight_decay w; w -= lr ||w|| / ||u|| u, the "
@@ -24,34 +39,29 @@ optimizer "lamb" {
     scope = "tensor", zero = true, cycled = "betas",
     check = common.check_betas,
     state = function() return { "m", "v" } end,
-    sums = function(o, w, g, s)
-        return {
-            statements = {
-                { "m", common.average(o.betas[1], s.m, g) },
-                { "v", o.betas[2] * s.v + (1 - o.betas[2]) * g * g },
-                { "u", s.m / (sqrt(s.v) + o.eps) + o.weight_decay * w },
-            },
-            sums = norms(var "u"), scales = trust_ratio(not o.adam),
-        }
-    end,
-    update = function(o, w, _, s, lr, t)
-        local rate = lr
+    sums = function(o, w, g, s) return norms(lamb_step(o, w, g, s), not o.adam) end,
+    update = function(o, w, g, s, lr, t)
         if o.bias_correction then
-            rate = lr * sqrt(common.bias_correction(o.betas[2], t)) / common.bias_correction(o.betas[1], t)
+            lr = lr * sqrt(common.bias_correction(o.betas[2], t)) / common.bias_correction(o.betas[1], t)
         end
-        return {
-            { "u", s.m / (sqrt(s.v) + o.eps) + o.weight_decay * w },
-            { "w", w - rate * var "ratio" * var "u" },
-        }
+        return updated(lamb_step(o, w, g, s), not o.adam, w, lr)
     end,
 }
 
--- The step u of an element of fused_lamb from its moments.
-local function fused_step(o, w, s, t)
+-- d is the gradient, clipped by the norm of all.
+local function fused_step(o, w, g, s, t)
+    local norm, most, d = var "grad_norm", o.max_grad_norm, var "d"
+    local clipped = g * where(gt(norm, most), most / norm, 1)
+    local decays = o.weight_decay ~= 0
     local root = sqrt(s.v) * common.v_scale(o.betas[2], t, o.bias_correction)
     local u = (1 / common.bias_correction(o.betas[1], t, o.bias_correction)) * s.m / (root + o.eps)
-    return o.adam_w_mode and o.weight_decay ~= 0 and u + o.weight_decay * w or u
+    return { { "d", not o.adam_w_mode and decays and clipped + o.weight_decay * w or clipped },
+        { "m", o.betas[1] * s.m + (o.grad_averaging and (1 - o.betas[1]) * d or d) },
+        { "v", o.betas[2] * s.v + (1 - o.betas[2]) * d * d },
+        { "u", o.adam_w_mode and decays and u + o.weight_decay * w or u } }
 end
+
+local function fused_scaled(o) return o.use_nvlamb or o.weight_decay ~= 0 end
 
 optimizer "fused_lamb" {
     doc = "g /= max(1, ||all g|| / max_grad_norm); m = beta1 m + (1 - beta1) g, v as Adam; u = m^ / (sqrt(v^) + eps) "
@@ -68,20 +78,8 @@ optimizer "fused_lamb" {
     scope = "tensor", zero = true, cycled = "betas",
     check = common.check_betas,
     state = function() return { "m", "v" } end,
-    sums = function(o, w, g, s, _, t)
-        local norm, most = var "grad_norm", o.max_grad_norm
-        local list = { { "d", g * where(gt(norm, most), most / norm, 1) } }
-        if not o.adam_w_mode and o.weight_decay ~= 0 then
-            list[1][2] = list[1][2] + o.weight_decay * w
-        end
-        local d = var "d"
-        list[2] = { "m", o.betas[1] * s.m + (o.grad_averaging and (1 - o.betas[1]) * d or d) }
-        list[3] = { "v", o.betas[2] * s.v + (1 - o.betas[2]) * d * d }
-        list[4] = { "u", fused_step(o, w, s, t) }
-        return { statements = list, sums = norms(var "u"),
-            scales = trust_ratio(o.use_nvlamb or o.weight_decay ~= 0) }
-    end,
-    update = function(o, w, _, s, lr, t)
-        return { { "u", fused_step(o, w, s, t) }, { "w", w - lr * var "ratio" * var "u" } }
+    sums = function(o, w, g, s, _, t) return norms(fused_step(o, w, g, s, t), fused_scaled(o)) end,
+    update = function(o, w, g, s, lr, t)
+        return updated(fused_step(o, w, g, s, t), fused_scaled(o), w, lr)
     end,
 }

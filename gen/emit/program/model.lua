@@ -54,9 +54,9 @@ end
 local function nominal_of(config)
     local weight, each = config.loss.weight, config.losses_per_row
     if weight == "sum" then return text.block("1") end
-    if weight == "micro" then return text.block("(double)A * world") end
+    if weight == "micro" then return text.block("(double)A * ga_comm_size(m->comm)") end
     local of_row = weight == "token" and each > 1 and (" * %d"):format(each) or ""
-    return text.block("(double)A * B" .. of_row .. " * world")
+    return text.block("(double)A * B" .. of_row .. " * ga_comm_size(m->comm)")
 end
 
 -- How long the schedule is if it does not say so itself.
@@ -113,9 +113,9 @@ local function facts_text(config, facts, context)
         "enum {",
         ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
             config.checkpoint.keep),
-        ("    RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(config.ranks_required or 0,
-            threads.given(config.threads),
-            config.eval and config.eval.batches or 0)
+        ("    %sTHREADS = %d, EVAL_BATCHES = %d"):format(
+            config.ranks_required and ("RANKS = %d, "):format(config.ranks_required) or "",
+            threads.given(config.threads), config.eval and config.eval.batches or 0)
             .. table.concat(ordered.collect(context.target.constants(config, context), function(constant)
                 return (",\n    %s = %d"):format(constant[1], constant[2])
             end)),
@@ -126,7 +126,7 @@ end
 local function parts(g, config, own, updates)
     local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
         averages = division.averages_started(g), filed = g.state_file ~= nil, placed = placed.is_used(g),
-        numbers = save.numbers_started(config, updates) }
+        numbers = save.numbers_started(config, updates), required = config.ranks_required or false }
     return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
         length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
