@@ -42,13 +42,13 @@ local function headers_for(t, folder)
     return " -I" .. t.root .. "/tests/include"
 end
 
--- The compiler of a program built as `how` says, or nil for cc, and its options. Levels are options of cc; it is cc whose
--- warnings are errors, as clang has some of its own. A program that compiles its kernels anew has them position-independent:
--- not with headers that were read for another one.
+-- The compiler of a program built as `how` says, or nil for cc, and its options: warnings are errors. Levels are options
+-- of cc. A program that compiles its kernels anew has them position-independent: not with headers that were read for
+-- another one.
 local function compiler_of(t, marches, how)
     local compiler = not how.level and not how.watch and not marches.forced and t.compiler or nil
-    if compiler and compiler:find "clang" then return compiler, "-O0 -w" end
-    return compiler, marches.level(how.level) .. " -Werror"
+    local level = compiler and compiler:find "clang" and "-O0" or marches.level(how.level)
+    return compiler, level .. " -Werror"
 end
 
 -- The option of clang for the headers of the system, read once for each set of the programs' own options. With it a small
