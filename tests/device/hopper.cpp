@@ -232,6 +232,14 @@ Sums &sums_of(Thread &t, float *to, unsigned count) {
     return s;
 }
 
+// Nobody may have written to the registers since the product began.
+void check_untouched(const Sums &s) {
+    const unsigned char *bytes = (const unsigned char *)s.to;
+    for (size_t i = 0; i < s.values.size() * sizeof(float); i++)
+        if (bytes[i] != 0xff)
+            return report("wgmma", "registers of a product under way were written to%s", where().c_str());
+}
+
 // Element (i, k) of an operand in registers: a warp has 16 rows, each lane two of them and two pairs of terms.
 unsigned of_registers(const Warpgroup &g, unsigned i, unsigned k) {
     const unsigned pair = g.registers_of[i / 16 * 32 + i % 8 * 4 + k % 8 / 2][k / 8 * 2 + i % 16 / 8];
@@ -441,6 +449,7 @@ void dev_group_wait(int groups) {
     const unsigned done = t.commits > (unsigned)groups ? t.commits - (unsigned)groups : 0;
     for (size_t i = t.under_way.size(); i-- > 0;) {
         if (t.under_way[i].batch >= done) continue;
+        check_untouched(t.under_way[i]);
         std::copy(t.under_way[i].values.begin(), t.under_way[i].values.end(), t.under_way[i].to);
         t.under_way.erase(t.under_way.begin() + (long)i);
     }

@@ -51,7 +51,7 @@ for _, precision in ipairs { "bf16", "f16" } do
         devices.needs_arch(t, 90)
         local programs, environment = devices.open(t)
         local p = build(t, programs, "forms", some(t), precision, "cuda")
-        t.equal(twins(p), #some(t))
+        t.equal(twins(p), 2 * #some(t))                       -- of the gradients, too
         local found = run(t, programs, p, environment(devices.forced(devices.checked(1))))
         local oracle = programs.dump(build(t, programs, "forms", some(t), precision, "c"), { "--cycles", 1 })
         programs.close(found, oracle, 4 * U[precision], { "gradients" }, programs.distance)
@@ -77,8 +77,8 @@ end)
 -- === each wait, arrival, fence and barrier is needed ==============================================
 
 local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();", "ga_gate_expect%b();",
-    "if %(speaks[^\n]-%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%d>%(%);",
-    "__syncthreads%(%);" }
+    "if %([^\n]-%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%w>%(%);",
+    "__syncthreads%(%);", "__syncwarp%(%);" }
 
 -- The parts of a text that are the functions of hopper_attention.cu and the twin.
 local function parts_of(text)
@@ -86,8 +86,9 @@ local function parts_of(text)
         local from = assert(text:find(first))
         return { from, (assert(text:find(last, from, true))) }
     end
-    return { part("template <int D> GA_DEVICE ga_head_memory<D> ga_head_open", "GA_DEVICE void ga_keys_seen"),
-        part("\nGA_KERNEL%(384, 1%) attend[%w_]+_boxes", "\n}") }
+    return { part("template <int D, int KEPT> GA_DEVICE ga_head_memory", "GA_DEVICE void ga_mask_bits"),
+        part("struct ga_walk {", "GA_KERNEL"), part("\nGA_KERNEL%(384, 1%) attend_%d[%w_]+_boxes", "\n}"),
+        part("\nGA_KERNEL%(384, 1%) attend_dx_[%w_]+_boxes", "\n}") }
 end
 
 -- A run of the small program with this text of kernels and these settings.
@@ -149,9 +150,12 @@ add("NVRTC compiles every form for sm_90a without spills, by boxes and products 
             count = count + 1
             t.match(checked.out, name .. " +168 registers +0 bytes shared +0 bytes stack +0 bytes spilled")
             assert(kernel.has["wgmma.mma"] and kernel.has["cp.async"], name)
-            t.equal(kernel.looped, 0, name .. ": loads of fewer than 16 bytes in its loops")
+            local queries = name:match "^attend_dx_%d+x(%d+)x"    -- odd ones are read one by one
+            if not queries or queries % 4 == 0 then
+                t.equal(kernel.looped, 0, name .. ": loads of fewer than 16 bytes in its loops")
+            end
         end
-        t.equal(count, #some(t))
+        t.equal(count, 2 * #some(t))
     end
 end)
 
