@@ -25,10 +25,10 @@ struct ga_walk {
         return heads * of_head();
     }
     __device__ __forceinline__ int head_at(int step) const {
-        return head + step / of_head();
+        return heads > 1 ? head + step / of_head() : head;
     }
     __device__ __forceinline__ int row_at(int step) const {
-        return first + step % of_head() * GA_WALK_ROWS;
+        return first + (heads > 1 ? step % of_head() : step) * GA_WALK_ROWS;
     }
 };
 
@@ -39,8 +39,8 @@ GA_DEVICE void ga_walk_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, 
         ga_sheet_box(to + panel * GA_WALK_PANEL, from, gate, head * D + panel * 64, row, sheet);
 }
 
-/* The work of the first warpgroup for the tiles of a side: one thread copies all that they need. `tiles` and n: how many
- * tiles and slices came before. next(round, w): the walk of this block; false: there are no more. */
+/* The work of the first warpgroup for the tiles of a side: one thread copies all that they need. `tiles` and n: how
+ * many tiles and slices came before. next(round, w): the walk of this block; false: there are no more. */
 template <int D, typename NEXT>
 GA_DEVICE void ga_walks_copy(const ga_head_memory<D, 2> &m, int &tiles, int &n, const ga_boxes &own,
                              const ga_boxes &own_too, const ga_boxes &other, const ga_boxes &other_too, NEXT next) {
@@ -96,7 +96,7 @@ GA_DEVICE float ga_fact(const float *facts, int i) {
     return i % 2 ? two.y : two.x;
 }
 
-/* Whether keys are seen, of 128 whose mask has n: bit i / 4 is that of row i of the tile, for the rows of this thread. */
+/* Whether keys are seen, of 128 whose mask has n: bit i / 4 is that of row i of the tile, if the thread has it. */
 GA_DEVICE ga_uint32 ga_rows_seen(const int *mask, int n, int lane) {
     ga_uint32 lanes[4];
     ga_mask_bits(lanes, mask, n, lane);
@@ -105,7 +105,7 @@ GA_DEVICE ga_uint32 ga_rows_seen(const int *mask, int n, int lane) {
 }
 
 //@ steps(type, half)
-/* Waits until all products but the last group are over: those of slice n have read it. */
+/* Waits until at most N groups of products go on; those that are over have read slice n, if it is no number below 0. */
 template <int N, int D, int SUMS>
 GA_DEVICE void ga_walk_free(float (&sum)[SUMS][D / 8][4], const ga_head_memory<D, 2> &m, int n) {
     ga_group_wait<N>();
@@ -113,10 +113,10 @@ GA_DEVICE void ga_walk_free(float (&sum)[SUMS][D / 8][4], const ga_head_memory<D
     if (n >= 0 && threadIdx.x % 128 == 0) ga_gate_arrive(m.empty + n % GA_HEAD_RING * 2);
 }
 
-/* One step of a warpgroup, with slice n: p and ds are first the products of its rows with the two matrices of the slice.
- * weigh(p) makes probabilities of scores, derive(p, ds) what the values and the first matrix are added up by: the first
- * sums get ds times the first matrix, others p times the second one. These products go on beside the next scores where
- * registers suffice. `before`: the slice of the step before, below 0: there is none. */
+/* One step of a warpgroup, with slice n: p and ds begin as the products of its rows with the two matrices of the slice.
+ * weigh(p) makes probabilities of scores, derive(p, ds) what rows of the slice are added up by: the first sums get ds
+ * times the first matrix, others p times the second one. These products go on beside the next scores where registers
+ * suffice. `before`: the slice of the step before; below 0: there is none. */
 template <int D, int SUMS, typename WEIGH, typename DERIVE>
 GA_DEVICE void ga_walk_step(float (&sum)[SUMS][D / 8][4], ga_walk_scores &p, ga_walk_scores &ds,
                             const ga_head_memory<D, 2> &m, int group, int n, int before, WEIGH weigh, DERIVE derive) {
@@ -162,8 +162,7 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
     auto of_keys = [](int round, ga_walk &w) {
         int tile, head;
         if (!key_line::at(round, tile, head)) return false;
-        const int j0 = ($(tile.of_keys) - 1 - tile) * TALL, own = head % KEY_HEADS; /* the first have the most queries */
-        (void)j0;
+        const int own = head % KEY_HEADS, j0 = ($(tile.of_keys) - 1 - tile) * TALL; /* the first has most queries */
         w = {head / KEY_HEADS, own, j0, own * GROUP, GROUP, $(visible.first), T};
         return true;
     };
@@ -223,9 +222,11 @@ const ga_uint32 seen = ga_rows_seen(mask + $(shape.key_row) + j0, $(shape.keys) 
 //% end
 ga_gate_wait(m.asked, tiles & 1);
 for (int step = 0; step < steps; step++, n++) {
-    const int h = w.head_at(step), i0 = w.row_at(step);
+    const int i0 = w.row_at(step);
+//% if dropout then
+    const int h = w.head_at(step);
+//% end
     float *facts = scratch + step % 2 * (2 * GA_WALK_ROWS);
-    (void)h;
     ga_facts_write<T>(facts, held, lane);
     __syncwarp();
     if (step + 1 < steps) read(step + 1);

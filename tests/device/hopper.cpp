@@ -17,6 +17,7 @@ namespace {
 constexpr unsigned GROUP = 128, TALL = 64, WIDEST = 256, DEEP = 16, OBJECTS = 32;
 constexpr unsigned REGISTERS = 65536;  // of a multiprocessor
 constexpr uint32_t MAP_MAGIC = 0x70616d74;
+constexpr uint32_t UNDER_WAY = 0xffbfffff;  // a signalling NaN in a register: arithmetic makes another one of it
 
 struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes
     const char *base;
@@ -228,15 +229,14 @@ Sums &sums_of(Thread &t, float *to, unsigned count) {
     Sums &s = t.under_way.back();
     s.to = to;
     s.values.assign(to, to + count);
-    memset((void *)to, 0xff, count * sizeof *to);
+    for (unsigned i = 0; i < count; i++) memcpy((void *)(to + i), &UNDER_WAY, sizeof *to);
     return s;
 }
 
 // Nobody may have written to the registers since the product began.
 void check_untouched(const Sums &s) {
-    const unsigned char *bytes = (const unsigned char *)s.to;
-    for (size_t i = 0; i < s.values.size() * sizeof(float); i++)
-        if (bytes[i] != 0xff)
+    for (size_t i = 0; i < s.values.size(); i++)
+        if (memcmp(s.to + i, &UNDER_WAY, sizeof UNDER_WAY))
             return report("wgmma", "registers of a product under way were written to%s", where().c_str());
 }
 

@@ -58,8 +58,9 @@ for _, precision in ipairs { "bf16", "f16" } do
     end)
 end
 
--- A block has three tiles of two steps: three rings.
-local SMALL = { { "several tiles", T = 66, S = 130, heads = 1, d = 64 } }
+-- A block has nine tiles of two steps, 36 slices; of the gradient six tiles of six steps and nine of three, 63 slices.
+-- A walk of six goes once around the ring.
+local SMALL = { { "several tiles", T = 66, S = 130, heads = 3, kv_heads = 1, d = 64 } }
 
 add("the order of threads, copies and blocks, and their number, change no bit", function(t)
     devices.needs_arch(t, 90)
@@ -104,7 +105,7 @@ add("found: each wait, arrival, fence, commit and barrier left out", function(t)
         settings[#settings + 1] = switch
         return edited(t, changed, settings)
     end, "device: [bdmruw]")
-    t.equal(count, 19)
+    t.equal(count, 36)
 end)
 
 add("a twin with wrong weights, scores or rows is not taken", function(t)
@@ -166,18 +167,21 @@ local LARGE = { { "a twin", T = 1024, heads = 7, d = 64, causal = true }, { "oth
     { "odd mask", T = 1025, heads = 8, d = 64, mask = true },
     { "draws", T = 1024, heads = 4, d = 128, dropout = 0.1 } }
 
-add("the plan predicts attention with a twin by the rate of the twin", function(t)
+local RATES = { attend = { twin = 490e12, other = 400e12 }, attend_dx = { twin = 350e12, other = 280e12 } }
+
+add("the plan predicts attention and its gradient with a twin by the rate of the twin", function(t)
     local programs = devices.open(t)
     local spec = attended.write(t, programs, "hopper_attention_plan", LARGE, "bf16", '"cuda"', true)
     local count = 0
     for _, kernel in ipairs(programs.plan({ spec = spec }).kernels) do
-        if kernel.fn:find "^attend_%d" then
+        local op, shape = kernel.fn:match "^(attend[_dx]*)_(%d+x%d+x%d+)"
+        if op then
             count = count + 1
-            local rate = kernel.fn:find "^attend_3x1024x448" and 490e12 or 400e12
+            local rate = RATES[op][shape == "3x1024x448" and "twin" or "other"]
             t.near(kernel.predicted_us, math.max(kernel.flops / rate, kernel.bytes / 4.3e12) * 1e6, 1e-9)
         end
     end
-    t.equal(count, #LARGE)
+    t.equal(count, 2 * #LARGE)
 end)
 
 return tests

@@ -179,9 +179,9 @@ local function heads_at_once(node)
 end
 
 --- The twin of attention or its gradient, flops operations, whose template has these arguments; nil if it has none: a
---- small one, other heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer queries
---- or keys than half a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for other
---- devices.
+--- small one, other heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer
+--- queries or keys than half a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for
+--- other devices.
 function hopper.attention(kernel, flops, arguments)
     local node = kernel.node
     local s, a = node.size, node.attrs
