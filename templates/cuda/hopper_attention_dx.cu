@@ -65,8 +65,8 @@ GA_DEVICE void ga_walks_copy(const ga_head_memory<D, 2> &m, int &tiles, int &n, 
 }
 
 //@ facts(type, half)
-/* What a warp knows of 64 queries, in its shared memory: 64 times lse, to base 2, then 64 times delta. A lane reads
- * four of these numbers; n of the queries are there, the others get zeros. T: positions of a sequence. */
+/* Facts of 64 queries, which a warp has in shared memory of its own: 64 times lse, to base 2, then 64 times delta. A
+ * lane reads four of these numbers; n of the queries are there, the others get zeros. T: positions of a sequence. */
 template <int T>
 GA_DEVICE void ga_facts_read(float (&held)[4], const float *lse, const float *delta, int n, int lane) {
     enum { FEW = T % 4 == 0 ? 4 : 1 };
