@@ -27,19 +27,19 @@ template <int TILES, int HEADS, int AT_ONCE> struct ga_head_line {
     }
 };
 
-/* The shared memory of a block, for heads of D elements. */
-template <int D> struct ga_head_memory {
+/* The shared memory of a block, for heads of D elements; a tile has KEPT matrices of its own. */
+template <int D, int KEPT> struct ga_head_memory {
     enum { PANELS = D / 64, SLICE = PANELS * GA_HEAD_PANEL };
-    ga_byte *queries, *ring;
+    ga_byte *own, *ring;
     float *scratch;
-    ga_uint64 *asked, *answered; /* the queries of a tile are there; their scores are */
+    ga_uint64 *asked, *answered; /* the rows of a tile are there; they are not needed any more */
     ga_uint64 *full, *empty;     /* for each slice of the ring */
 };
 
 /* Places it from `memory` on, a multiple of 1024 bytes, and makes its gates. */
-template <int D> GA_DEVICE ga_head_memory<D> ga_head_open(ga_byte *memory) {
-    typedef ga_head_memory<D> own;
-    float *scratch = (float *)(memory + (1 + GA_HEAD_RING) * own::SLICE);
+template <int D, int KEPT> GA_DEVICE ga_head_memory<D, KEPT> ga_head_open(ga_byte *memory) {
+    enum { SLICE = ga_head_memory<D, KEPT>::SLICE };
+    float *scratch = (float *)(memory + (KEPT + GA_HEAD_RING) * SLICE);
     ga_uint64 *gates = (ga_uint64 *)(scratch + 8 * GA_SCRATCH);
     if (threadIdx.x == 0) {
         for (int gate = 0; gate < 1 + GA_HEAD_RING; gate++) {
@@ -49,22 +49,22 @@ template <int D> GA_DEVICE ga_head_memory<D> ga_head_open(ga_byte *memory) {
         ga_gates_ready();
     }
     __syncthreads(); /* all know the gates */
-    return {memory, memory + own::SLICE, scratch, gates, gates + 1, gates + 2, gates + 3};
+    return {memory, memory + KEPT * SLICE, scratch, gates, gates + 1, gates + 2, gates + 3};
 }
 
 //@ copies(type, half)
 /* Begins the copies of 128 rows of a head. */
 template <int D>
 GA_DEVICE void ga_head_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int column, int row, int sheet) {
-    typedef ga_head_memory<D> own;
-    ga_gate_expect(gate, own::SLICE);
-    for (int panel = 0; panel < own::PANELS; panel++)
+    ga_gate_expect(gate, ga_head_memory<D, 1>::SLICE);
+    for (int panel = 0; panel < D / 64; panel++)
         ga_sheet_box(to + panel * GA_HEAD_PANEL, from, gate, column + panel * 64, row, sheet);
 }
 
 /* The same for slice number n, when its place is free. */
 template <int D>
-GA_DEVICE void ga_head_slice(const ga_head_memory<D> &m, int n, const ga_boxes &from, int column, int row, int sheet) {
+GA_DEVICE void ga_head_slice(const ga_head_memory<D, 1> &m, int n, const ga_boxes &from, int column, int row,
+                             int sheet) {
     const int place = n % GA_HEAD_RING;
     ga_gate_wait(m.empty + 2 * place, ~(n / GA_HEAD_RING) & 1);
     ga_head_copy<D>(m.ring + place * m.SLICE, from, m.full + 2 * place, column, row, sheet);
@@ -73,7 +73,7 @@ GA_DEVICE void ga_head_slice(const ga_head_memory<D> &m, int n, const ga_boxes &
 /* The work of the first warpgroup: one thread copies all that the tiles of the block need. stop(i0): the end of the keys
  * of the tile with query i0. */
 template <int D, int HEADS, int GROUP, typename LINE, typename STOP>
-GA_DEVICE void ga_heads_copy(const ga_head_memory<D> &m, const ga_boxes &q, const ga_boxes &k, const ga_boxes &v,
+GA_DEVICE void ga_heads_copy(const ga_head_memory<D, 1> &m, const ga_boxes &q, const ga_boxes &k, const ga_boxes &v,
                              STOP stop) {
     int tile, head, n = 0;
     ga_boxes_soon(q);
@@ -82,7 +82,7 @@ GA_DEVICE void ga_heads_copy(const ga_head_memory<D> &m, const ga_boxes &q, cons
     for (int round = 0; LINE::at(round, tile, head); round++) {
         const int i0 = tile * GA_HEAD_TALL, h = head % HEADS, sheet = head / HEADS, end = stop(i0);
         ga_gate_wait(m.answered, ~round & 1);
-        ga_head_copy<D>(m.queries, q, m.asked, h * D, i0, sheet);
+        ga_head_copy<D>(m.own, q, m.asked, h * D, i0, sheet);
         for (int j0 = 0; j0 < end; j0 += GA_HEAD_KEYS) {
             ga_head_slice<D>(m, n++, k, h / GROUP * D, j0, sheet);
             ga_head_slice<D>(m, n++, v, h / GROUP * D, j0, sheet);
@@ -98,51 +98,71 @@ template <int N, int M> GA_DEVICE void ga_head_wait(float (&score)[N][4], float 
     ga_settle(sum);
 }
 
-/* Begins the scores of 64 queries and the keys of slice n, when they are there. */
-template <int D>
-GA_DEVICE void ga_head_scores(float (&score)[GA_HEAD_KEYS / 8][4], const ga_head_memory<D> &m, int group, int n) {
-    const int place = n % GA_HEAD_RING;
-    const ga_uint64 x = ga_operand(m.queries + group * (GA_HEAD_PANEL / 2), GA_HEAD_PANEL);
-    const ga_uint64 y = ga_operand(m.ring + place * m.SLICE, GA_HEAD_PANEL);
-    ga_gate_wait(m.full + 2 * place, n / GA_HEAD_RING & 1);
+/* Begins the products of 64 rows a with rows b of D elements; PANEL bytes lie between elements 0 and 64 of a row. */
+template <int D, int PANEL, int N>
+GA_DEVICE void ga_head_dots(float (&score)[N][4], const ga_byte *a, const ga_byte *b) {
+    const ga_uint64 x = ga_operand(a, PANEL), y = ga_operand(b, PANEL);
     ga_group_begin();
     ga_group_dots<false>(score, x, y);
 #pragma unroll
     for (int k = 16; k < D; k += 16) {
-        const int step = (k / 64 * GA_HEAD_PANEL + k % 64 * 2) >> 4;
+        const int step = (k / 64 * PANEL + k % 64 * 2) >> 4;
         ga_group_dots<true>(score, x + step, y + step);
     }
     ga_group_commit();
 }
 
-/* Begins to add the values of slice n, by these weights rounded to $half, when they are there. */
-template <int D>
-GA_DEVICE void ga_head_sums(float (&sum)[D / 8][4], const float (&weight)[GA_HEAD_KEYS / 8][4],
-                            const ga_head_memory<D> &m, int n) {
-    const int place = n % GA_HEAD_RING;
-    const ga_uint64 y = ga_operand(m.ring + place * m.SLICE, GA_HEAD_PANEL);
-    ga_uint32 a[GA_HEAD_KEYS / 16][4];
+/* Weights of 64 rows, rounded to $half: the first operand of a product. */
+template <int N> GA_DEVICE void ga_head_round(ga_uint32 (&a)[N / 2][4], const float (&weight)[N][4]) {
 #pragma unroll
-    for (int k = 0; k < GA_HEAD_KEYS / 8; k++) {
+    for (int k = 0; k < N; k++) {
         a[k / 2][k % 2 * 2] = ga_narrow_pair(weight[k][0], weight[k][1]);
         a[k / 2][k % 2 * 2 + 1] = ga_narrow_pair(weight[k][2], weight[k][3]);
     }
-    ga_gate_wait(m.full + 2 * place, n / GA_HEAD_RING & 1);
+}
+
+/* Begins to add 16 N rows to the sums, by these weights. */
+template <int PANEL, int M, int N>
+GA_DEVICE void ga_head_add(float (&sum)[M][4], const ga_uint32 (&a)[N][4], const ga_byte *rows) {
+    const ga_uint64 y = ga_operand(rows, PANEL);
     ga_settle(sum);
     ga_group_begin();
 #pragma unroll
-    for (int k = 0; k < GA_HEAD_KEYS / 16; k++) ga_group_add(sum, a[k], y + k * (16 * 128 >> 4));
+    for (int k = 0; k < N; k++) ga_group_add(sum, a[k], y + k * (16 * 128 >> 4));
     ga_group_commit();
 }
 
-/* Of 128 keys' mask, n of which are there, that of this thread's columns: bit 2 v of seen[e % 2] is that of element e of
- * the v-th eight. */
-GA_DEVICE void ga_keys_seen(ga_uint32 (&seen)[2], const int *mask, int n, int lane) {
+/* Begins the scores of 64 queries and the keys of slice n, when they are there. */
+template <int D>
+GA_DEVICE void ga_head_scores(float (&score)[GA_HEAD_KEYS / 8][4], const ga_head_memory<D, 1> &m, int group, int n) {
+    const int place = n % GA_HEAD_RING;
+    ga_gate_wait(m.full + 2 * place, n / GA_HEAD_RING & 1);
+    ga_head_dots<D, GA_HEAD_PANEL>(score, m.own + group * (GA_HEAD_PANEL / 2), m.ring + place * m.SLICE);
+}
+
+/* Begins to add the values of slice n, by these weights, when they are there. */
+template <int D>
+GA_DEVICE void ga_head_sums(float (&sum)[D / 8][4], const float (&weight)[GA_HEAD_KEYS / 8][4],
+                            const ga_head_memory<D, 1> &m, int n) {
+    const int place = n % GA_HEAD_RING;
+    ga_uint32 a[GA_HEAD_KEYS / 16][4];
+    ga_head_round(a, weight);
+    ga_gate_wait(m.full + 2 * place, n / GA_HEAD_RING & 1);
+    ga_head_add<GA_HEAD_PANEL>(sum, a, m.ring + place * m.SLICE);
+}
+
+/* Of 128 keys' mask, n of which are there: bit k of seen[e] is that of key 4 k + e. */
+GA_DEVICE void ga_mask_bits(ga_uint32 (&seen)[4], const int *mask, int n, int lane) {
     ga_few<int, 4> own = {};
-    ga_uint32 lanes[4]; /* which lanes' keys are seen, of each four */
     if (4 * lane < n) own = ga_read<4>(mask + 4 * lane);
 #pragma unroll
-    for (int e = 0; e < 4; e++) lanes[e] = __ballot_sync(GA_ALL_LANES, own.at[e] != 0);
+    for (int e = 0; e < 4; e++) seen[e] = __ballot_sync(GA_ALL_LANES, own.at[e] != 0);
+}
+
+/* Those of this thread's columns: bit 2 v of seen[e % 2] is that of element e of the v-th eight. */
+GA_DEVICE void ga_keys_seen(ga_uint32 (&seen)[2], const int *mask, int n, int lane) {
+    ga_uint32 lanes[4];
+    ga_mask_bits(lanes, mask, n, lane);
 #pragma unroll
     for (int e = 0; e < 2; e++) seen[e] = (lane % 2 ? lanes[e + 2] : lanes[e]) >> lane % 4 / 2;
 }
@@ -159,7 +179,7 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
 //% end
     typedef ga_head_line<TILES, B * HEADS, $(tile.at_once)> line;
     extern __shared__ __align__(128) ga_byte shared[];
-    const ga_head_memory<D> m = ga_head_open<D>(shared + (-ga_shared(shared) & 1023));
+    const ga_head_memory<D, 1> m = ga_head_open<D, 1>(shared + (-ga_shared(shared) & 1023));
     auto stop_of = [](int i0) {
         const int n = i0 + GA_HEAD_TALL < T ? (int)GA_HEAD_TALL : T - i0;
         (void)i0, (void)n;

@@ -17,6 +17,7 @@ namespace {
 constexpr unsigned GROUP = 128, TALL = 64, WIDEST = 256, DEEP = 16, OBJECTS = 32;
 constexpr unsigned REGISTERS = 65536;  // of a multiprocessor
 constexpr uint32_t MAP_MAGIC = 0x70616d74;
+constexpr uint32_t UNDER_WAY = 0xffbfffff;  // a signalling NaN in a register: arithmetic makes another one of it
 
 struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes
     const char *base;
@@ -236,8 +237,15 @@ Sums &sums_of(Thread &t, float *to, unsigned count) {
     Sums &s = t.under_way.back();
     s.to = to;
     s.values.assign(to, to + count);
-    memset((void *)to, 0xff, count * sizeof *to);
+    for (unsigned i = 0; i < count; i++) memcpy((void *)(to + i), &UNDER_WAY, sizeof *to);
     return s;
+}
+
+// Nobody may have written to the registers since the product began.
+void check_untouched(const Sums &s) {
+    for (size_t i = 0; i < s.values.size(); i++)
+        if (memcmp(s.to + i, &UNDER_WAY, sizeof UNDER_WAY))
+            return report("wgmma", "registers of a product under way were written to%s", where().c_str());
 }
 
 // Element (i, k) of an operand in registers: a warp has 16 rows, each lane two of them and two pairs of terms.
@@ -455,6 +463,7 @@ void dev_group_wait(int groups) {
     const unsigned done = t.commits > (unsigned)groups ? t.commits - (unsigned)groups : 0;
     for (size_t i = t.under_way.size(); i-- > 0;) {
         if (t.under_way[i].batch >= done) continue;
+        check_untouched(t.under_way[i]);
         std::copy(t.under_way[i].values.begin(), t.under_way[i].values.end(), t.under_way[i].to);
         t.under_way.erase(t.under_way.begin() + (long)i);
     }

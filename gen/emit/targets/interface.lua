@@ -95,7 +95,8 @@ interface.fields = {
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
     field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, cluster_flops, attends, "
-        .. "bytes, link_bytes } per second, call_us, like = in words; nil: as the profile of the processor says", true),
+        .. "gradient, walks, bytes, link_bytes } per second, call_us, like = in words; nil: as the profile of the "
+        .. "processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures

@@ -114,6 +114,7 @@ local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_prod
 local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product sums", "hopper_product products",
     "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
+local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
 local COMPARE = { "hopper_compare compare" }
 
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
@@ -126,7 +127,7 @@ local COMPARE = { "hopper_compare compare" }
 ---   tiles, sums              blocks of the kernels behind it: those of parts, and the sums of an operand
 ---   rounds                   whether results are means by weights that are rounded to 16 bits
 ---   made                     the arguments of a comparison
----   helpers, file, block, arguments   its text
+---   helpers, file, block, arguments   its text; helpers: lists of the functions that it calls
 function hopper.twin(g, kernel, operands, arguments)
     local a, b = operands.a, operands.b
     if not runs_here(kernel) then return nil end
@@ -136,52 +137,68 @@ function hopper.twin(g, kernel, operands, arguments)
     return { cluster = c.cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
         tiles = in_parts and c.piles * c.cluster or 0, sums = sums, rounds = false,
         boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
-        made = all_made(kernel, kernel.node), helpers = OF_PRODUCTS, file = "cuda/matmul.cu", block = "boxes",
+        made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
         arguments = { shape = arguments.shape, blocks = blocks, cluster = c.cluster, in_parts = in_parts,
             a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind, sums = sums } }
 end
 
--- As in hopper_attention.cu: queries of a tile, keys of a step, slices of the ring.
-local QUERIES, KEYS, RING = 128, 128, 4
+-- As in hopper_attention.cu: rows of a tile, slices of the ring, their bytes for an element of a head; and rows of a
+-- step of the gradient.
+local HEAD_TALL, RING, SLICE, STEP = 128, 4, 2 * 128, 64
 
--- Bytes of keys and values of heads whose tiles follow each other: half of the cache of an H100 or H200.
+-- Bytes of the rows of heads whose tiles follow each other: half of the cache of an H100 or H200.
 local CACHE = 24 << 20
 
 -- An operand of attention: `heads` heads from an element of each row of a parameter on.
-local function head_rows(name, of, first, heads, node, positions, stride)
+local function head_rows(node, name, of, first, heads, positions, stride)
     return { parameter = name, of = of, first = first, columns = heads * node.attrs.d, rows = positions,
-        sheets = node.size.B, stride = stride, box_rows = QUERIES }
+        sheets = node.size.B, stride = stride }
 end
 
--- The operands of attention: three parameters, or columns of one.
-local function head_operands(node)
+-- The operands of attention or its gradient, copied in boxes of so many rows: three parameters, or columns of one; and
+-- the gradient of the result.
+local function head_operands(node, box_rows)
     local a, s = node.attrs, node.size
     local own, other = a.heads * a.d, a.kv_heads * a.d
     local packed = not node.ins.key
-    return { head_rows("query", "query", 0, a.heads, node, s.T, s.Q),
-        head_rows("key", packed and "query" or "key", packed and own or 0, a.kv_heads, node, s.S, s.K or s.Q),
-        head_rows("value", packed and "query" or "value", packed and own + other or 0, a.kv_heads, node, s.S,
+    local list = { head_rows(node, "query", "query", 0, a.heads, s.T, s.Q),
+        head_rows(node, "key", packed and "query" or "key", packed and own or 0, a.kv_heads, s.S, s.K or s.Q),
+        head_rows(node, "value", packed and "query" or "value", packed and own + other or 0, a.kv_heads, s.S,
             s.K or s.Q) }
+    if node.ins.dy then list[4] = head_rows(node, "dy", "dy", 0, a.heads, s.T, s.W) end
+    for _, operand in ipairs(list) do operand.box_rows = box_rows end
+    return list
 end
 
---- The twin of attention, flops operations, whose template has these arguments; nil if it has none: a small one, other
---- heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer queries or keys than
---- half a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for other devices.
+-- Heads of the queries, and of the keys, that come before the next ones: those whose other side the cache holds.
+local function heads_at_once(node)
+    local a, s = node.attrs, node.size
+    local group = a.heads // a.kv_heads
+    local function fit(bytes) return math.max(1, CACHE // bytes) end
+    return math.min(fit(4 * s.S * a.d) * group, s.B * a.heads), math.min(fit(4 * s.T * a.d * group), s.B * a.kv_heads)
+end
+
+--- The twin of attention or its gradient, flops operations, whose template has these arguments; nil if it has none: a
+--- small one, other heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer
+--- queries or keys than half a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for
+--- other devices.
 function hopper.attention(kernel, flops, arguments)
     local node = kernel.node
     local s, a = node.size, node.attrs
-    local d = a.d
+    local d, backward = a.d, node.op == "attend_dx"
     if not runs_here(kernel) or flops < LEAST or d ~= 64 and (d ~= 128 or node.ins.micro) then return nil end
-    if math.min(s.T, s.S) < QUERIES // 2 or node.ins.mask and s.S % 4 > 0 then return nil end
-    local heads, slice = s.B * a.heads, 2 * KEYS * d
-    local at_once = math.max(1, CACHE // (4 * s.S * d)) * (a.heads // a.kv_heads)
-    local list = ordered.copy(arguments)
-    list.tile = { at_once = math.min(at_once, heads), mask = node.ins.mask ~= nil }
-    return { blocks = math.min(BLOCKS, heads * ceil(s.T, QUERIES)), tiles = 0, rounds = true,
-        shared = 1024 + (1 + RING) * slice + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8, boxes = head_operands(node),
-        made = all_made(kernel, node), helpers = OF_ATTENTION,
-        file = "cuda/hopper_attention.cu", block = "attend_boxes",
-        arguments = list }
+    if math.min(s.T, s.S) < HEAD_TALL // 2 or node.ins.mask and s.S % 4 > 0 then return nil end
+    local queries, keys = s.B * a.heads * ceil(s.T, HEAD_TALL), s.B * a.kv_heads * ceil(s.S, HEAD_TALL)
+    local list, tile = ordered.copy(arguments), { mask = node.ins.mask ~= nil }
+    tile.at_once, tile.keys_at_once = heads_at_once(node)
+    tile.of_keys = text.ident(s.S ~= s.T and "KEY_TILES" or "TILES")
+    list.tile = tile
+    return { blocks = math.min(BLOCKS, backward and math.max(queries, keys) or queries), tiles = 0, rounds = true,
+        shared = 1024 + ((backward and 2 or 1) + RING) * SLICE * d + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8,
+        boxes = head_operands(node, backward and STEP or HEAD_TALL), made = all_made(kernel, node),
+        helpers = backward and { OF_ATTENTION, OF_GRADIENT } or { OF_ATTENTION },
+        file = backward and "cuda/hopper_attention_dx.cu" or "cuda/hopper_attention.cu",
+        block = backward and "attend_dx_boxes" or "attend_boxes", arguments = list }
 end
 
 --- The kernels that have a twin, in their order.
@@ -255,13 +272,14 @@ local function functions(kernels, context, half)
     end
     add(HELPERS)
     for _, kernel in ipairs(kernels) do
-        local list = kernel.launch.twin.helpers
-        if list == OF_ATTENTION and not found[list] then
-            for _, eights in ipairs { 8, 16 } do
-                out[#out + 1] = context.template("cuda/hopper.cu")("head_products", registers(half, eights)).text
+        for _, list in ipairs(kernel.launch.twin.helpers) do
+            if list == OF_ATTENTION and not found[list] then
+                for _, eights in ipairs { 8, 16 } do
+                    out[#out + 1] = context.template("cuda/hopper.cu")("head_products", registers(half, eights)).text
+                end
             end
+            add(list)
         end
-        add(list)
     end
     add(COMPARE)
     return out

@@ -102,7 +102,7 @@ local function on_tensor_cores(arguments, node, kernel)
     local tile = (backward and backward_tile or forward_tile)(node, d, node.ins.micro ~= nil)
     local own, bytes = tile.tall * ROW_BLOCK * WARPS, row_bytes(d)
     local queries, keys = blocks_of(node, own)
-    kernel.matrix = true
+    kernel.matrix = backward and "gradient" or true
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = 32 * WARPS, arch = tensor.ARCH,
         shared = backward and 2 * (own + 2 * tile.rows) * bytes + 16 * tile.rows or (own + 4 * tile.rows) * bytes }
     tile.of_keys = of_keys(arguments.shape)
@@ -114,14 +114,21 @@ local function on_tensor_cores(arguments, node, kernel)
     arguments.tile = tile
 end
 
--- The twin of a kernel for sm_90a (targets/cuda/hopper.lua), which has its mask as bits of registers.
+-- The twin of a kernel for sm_90a (targets/cuda/hopper.lua), which has its mask as bits of registers. Those of the
+-- gradient:
+--   visible.hidden_key    visible.hidden for a tile of keys, where keys are rows
 local function add_twin(arguments, node, kernel, op)
-    if node.op ~= "attend" then return end
+    local visible = arguments.visible
     local own = { shape = arguments.shape, softmax = arguments.softmax, dropout = arguments.dropout,
-        visible = { stop = arguments.visible.stop } }
-    add_hidden(own, node, "!(seen[e % 2] >> 2 * v & 1)")
+        visible = { stop = visible.stop, first = visible.first } }
+    if node.op == "attend_dx" then
+        add_hidden(own, node, "!(seen >> (own + down) / 4 & 1)")
+        own.visible.hidden_key = own.visible.hidden
+        own.out = c_text.type_of(node.outs.dq.tensor)
+    end
+    add_hidden(own, node, "!(seen[across % 2] >> across / 8 * 2 & 1)")
     kernel.launch.twin = hopper.attention(kernel, op.cost(node).flops, own)
-    if kernel.launch.twin then kernel.matrix = "attends" end
+    if kernel.launch.twin then kernel.matrix = node.op == "attend_dx" and "walks" or "attends" end
 end
 
 local function add_form(arguments, node, kernel, op, dtype)

@@ -13,11 +13,16 @@
 -- attends    of attention with a twin: for each pair of a query and a key a multiprocessor takes as long for the
 --            exponential, of which it has 16 in a clock, as for the 256 operations of a head of 64 elements at the rate
 --            of the data sheet. The half of that rate is what is left if nothing runs beside each other.
+-- gradient   of attention's gradient on tensor cores: `matrix`, but seven products are computed where five are counted,
+--            those of the scores and of dy with the values being there twice
+-- walks      of attention's gradient with a twin: for a pair of a head of 64 elements 896 operations of seven products
+--            take 0.22 clocks of a multiprocessor at the rate of the data sheet, two exponentials 0.13, two times six
+--            other instructions 0.1. 646 operations are counted: that is left if nothing runs beside each other.
 -- bytes      per second: 90 % of the 4.8e12 of its data sheet, as copies reach
 -- link       bytes per second between host and device: 80 % of the 63e9 of sixteen lanes of PCIe 5.0
 -- call_us    between two nodes of a graph
 local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, twin = 470e12, cluster = 704e12, attends = 490e12,
-    bytes = 4.3e12, link = 50e9, call_us = 1.2 }
+    gradient = 280e12, walks = 350e12, bytes = 4.3e12, link = 50e9, call_us = 1.2 }
 
 -- Peaks of a device by its data sheet (SXM): multiply-adds in f32, products of 16 bits on tensor cores
 -- (dense), bytes per second. The floors of `make bench-gpu` follow from these.
@@ -32,8 +37,8 @@ function rates.peaks(name) return PEAKS[name:match "H[12]00"] end
 --- The rates for a type of real numbers, as a profile has them, with the time that a call adds.
 function rates.of(real)
     return { flops = RATES[real], matrix_flops = RATES.matrix, twin_flops = RATES.twin,
-        cluster_flops = RATES.cluster, attends = RATES.attends, bytes = RATES.bytes, link_bytes = RATES.link,
-        call_us = RATES.call_us, like = "a device like an H200" }
+        cluster_flops = RATES.cluster, attends = RATES.attends, gradient = RATES.gradient, walks = RATES.walks,
+        bytes = RATES.bytes, link_bytes = RATES.link, call_us = RATES.call_us, like = "a device like an H200" }
 end
 
 return rates
