@@ -44,8 +44,8 @@ local function twins(p)
     return select(2, host.read(p.folder .. "/launch.c"):gsub('= {%.name = "attend', ""))
 end
 
--- Each twin of the forward pass reads its operands and writes its results once: the bytes of the plan within 5 %. path: of the counts of a
--- run. Returns their number.
+-- Each twin of the forward pass reads its operands and writes its results once: the bytes of the plan within 5 %. path:
+-- of the counts of a run. Returns their number.
 local function check_bytes(t, p, path)
     local counted, compared = traffic.launches(path), 0
     for _, kernel in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).kernels) do

@@ -63,6 +63,22 @@ add("attention of f32 on sapphirerapids: in blocks, and the gradient is that of 
     if worst > 2.0 ^ -16 then error(("%s differs by %.3g"):format(where, worst)) end
 end)
 
+-- 300 positions: tiles have 256 queries and as many keys.
+for _, case in ipairs { { "bf16", '"bf16"', '"bf16"', 4 * 2.0 ^ -8 },
+    { "f32", '{ "f32", f32 = "bf16x6" }', '"f32"', 2.0 ^ -16 } } do
+    add(("attention of %s on sapphirerapids: several tiles"):format(case[1]), function(t)
+        local function long(precision)
+            local spec = wide(precision):gsub("75", "300"):gsub("batch +%(2%)", "batch (1)")
+            return (spec:gsub("accumulate %(2%)", "accumulate (1)"))
+        end
+        local name = "long_" .. case[1] .. "_"
+        local found, programs, p = gradients_of_attention(t, "sapphirerapids", long(case[2]), name)
+        t.contains(host.read(p.folder .. "/kernels.c"), "T = 300")
+        local worst, where = programs.distance(found, (gradients_of_attention(t, "x86-64-v3", long(case[3]), name)))
+        if worst > case[4] then error(("%s differs by %.3g"):format(where, worst)) end
+    end)
+end
+
 -- Heads of 20 elements, 75 positions: blocks would take 2.6 times the multiplications.
 add("attention of f32 on sapphirerapids: small heads stay on vectors", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
