@@ -76,7 +76,7 @@ static inline void tile_turn(real *to, const real *from, int wide) {
         }
 }
 
-//@ attention_matrix()
+//@ tile_matrix()
 /* out(i, j) = sum over k < n of a(i, k) b(k, j), or added if `more`, for tall x wide elements, in whole blocks of 32
  * rows and columns. a and b are the sums of so many operands, for depths up to `most`, with zeros behind n up to a
  * multiple of 32. */
@@ -88,6 +88,7 @@ static inline void tile_matrix(float *out, int out_row, bool more, const bf16 *a
                                   b + j * b_parts * SLICES * most, b_parts, (size_t)most, (n + 31) / 32 * 32);
 }
 
+//@ attention_matrix()
 /* The number of the first queries of a block of 32 that do not see key j of a tile of m keys: all of them behind the
  * tile and where the mask is 0, else `earlier`. */
 static inline int tile_hidden(int j, int m, const int32_t *mask, int earlier) {

@@ -26,7 +26,7 @@ local function line_of_sass(line)
         or jumps and opcode ~= "BRA.DIV" and not rest:find "%s!?U?P%d") }
 end
 
--- What an instruction counts as, and whether it moves 16 bytes of global memory. A load from an address without a space
+-- The kind as which an instruction counts, and whether it moves 16 bytes of global memory. A load from an address without a space
 -- may be one of global memory.
 local function kind_of_ptx(opcode)
     if opcode:find "^wgmma%.mma" then return "wgmma" end

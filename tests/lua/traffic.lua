@@ -35,8 +35,8 @@ local function bytes_of_parts(M, N, K, clusters, cluster)
     return bytes
 end
 
---- What the twin of a product moves beside operands and results, and what its boxes bring. The rates of the plan
---- (targets/cuda/rates.lua) follow from the second: for each slice of a tile its rows of A, and its columns of B
+--- Bytes that the twin of a product moves beside operands and results, and those that its boxes bring. The rates of the
+--- plan (targets/cuda/rates.lua) follow from the second: for each slice of a tile its rows of A, and its columns of B
 --- divided by the blocks of a cluster. text: of the kernels.
 function traffic.of_product(text, name)
     local body = text:match(("\nGA_KERNEL[^\n]* %s_boxes%%(.-\n}\n"):format(name))
