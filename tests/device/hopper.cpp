@@ -18,14 +18,13 @@ constexpr unsigned GROUP = 128, TALL = 64, WIDEST = 256, DEEP = 16, OBJECTS = 32
 constexpr unsigned REGISTERS = 65536;  // of a multiprocessor
 constexpr uint32_t MAP_MAGIC = 0x70616d74;
 constexpr uint32_t UNDER_WAY = 0xffbfffff;  // a signalling NaN in a register: arithmetic makes another one of it
+using Seen = std::vector<uint32_t>;
 
 struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes
     const char *base;
     uint64_t width, height, sheets, row_bytes, sheet_bytes;
     uint32_t box_width, box_height, swizzled, magic;
 };
-
-using Seen = std::vector<uint32_t>;
 
 struct Object {  // an mbarrier
     unsigned number;
@@ -233,8 +232,7 @@ void check_untouched(const Range &r, char name) {
 Sums &sums_of(Thread &t, float *to, unsigned count) {
     for (Sums &s : t.under_way)
         if (s.to == to) return s;
-    t.under_way.emplace_back();
-    Sums &s = t.under_way.back();
+    Sums &s = t.under_way.emplace_back();
     s.to = to;
     s.values.assign(to, to + count);
     for (unsigned i = 0; i < count; i++) memcpy((void *)(to + i), &UNDER_WAY, sizeof *to);
@@ -244,7 +242,7 @@ Sums &sums_of(Thread &t, float *to, unsigned count) {
 // Nobody may have written to the registers since the product began.
 void check_untouched(const Sums &s) {
     for (size_t i = 0; i < s.values.size(); i++)
-        if (memcmp(s.to + i, &UNDER_WAY, sizeof UNDER_WAY))
+        if (memcmp(s.to + i, &UNDER_WAY, sizeof *s.to))
             return report("wgmma", "registers of a product under way were written to%s", where().c_str());
 }
 
@@ -307,9 +305,7 @@ void finish_boxes() {
             return report("box", "a block ends while a copy to it may be under way%s", where().c_str());
 }
 
-Moment now() {
-    return {me(), h.threads[me()].time, running_now.when};
-}
+Moment now() { return {me(), h.threads[me()].time, running_now.when}; }
 
 bool is_before(const Moment &m) {
     if (m.by < THREADS_LIMIT && block_of(m.by) == block_of(me()) && in_order(m.when, running_now.when)) return true;
