@@ -89,9 +89,7 @@ struct Hopper {
 };
 Hopper h;
 
-unsigned me() {
-    return dev_current->linear;
-}
+unsigned me() { return dev_current->linear; }
 
 void join_seen(Seen &into, const Seen &other) {
     for (size_t i = 0; i < into.size(); i++) into[i] = std::max(into[i], other[i]);
