@@ -26,12 +26,13 @@ local function kernels_of(text, wanted)
     return (text:gsub("GA_KERNEL%b() ([%w_]+)%(.-\n}\n", function(name) return not wanted[name] and "" or nil end))
 end
 
--- The names of kernels; in `make test` one of each kind, as those of other shapes have the same text.
+-- The names of kernels; in `make test` one of each kind.
 local function chosen(t, plan)
     local names, kinds = {}, {}
     for _, kernel in ipairs(plan.kernels) do
-        local kind = kernel.fn:gsub("_%d.*", "")
-        if t.all or not kinds[kind] then names[kernel.fn], kinds[kind] = true, true end
+        local name = kernel.kernel or kernel.fn
+        local kind = name:gsub("_%d.*", "")
+        if t.all or not kinds[kind] then names[name], kinds[kind] = true, true end
     end
     return names
 end
@@ -61,7 +62,7 @@ for _, spec in ipairs(SPECS) do
         local kernels, plan = compiled(t, spec)
         local large, wide, narrow = 0, 0, 0
         for _, kernel in ipairs(plan.kernels) do
-            local found = kernels[kernel.fn]
+            local found = kernels[kernel.kernel or kernel.fn]
             if found and kernel.flops >= LARGE and kernel.role ~= "boundary" then
                 large = large + 1
                 assert(found.has["mma.sync"], kernel.fn .. " has no product on tensor cores")

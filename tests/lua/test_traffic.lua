@@ -71,7 +71,8 @@ local function compare(t, programs, environment, p)
     for _, kernel in ipairs(programs.plan(p).kernels) do
         if not OTHERS[kernel.kind] and not OTHERS[kernel.fn:match "^%a+"] then
             local times = kernel.role == "views" and 2 or 1     -- before the first update, too
-            planned[kernel.fn] = (planned[kernel.fn] or 0) + kernel.bytes * kernel.calls * times
+            local name = kernel.kernel or kernel.fn
+            planned[name] = (planned[name] or 0) + kernel.bytes * kernel.calls * times
         end
     end
     local wrong = {}

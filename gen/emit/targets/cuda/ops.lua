@@ -39,10 +39,13 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 -- === pointwise and products ======================================================================
 
--- A thread for each few elements that are moved at once.
+-- A thread for each few elements that are moved at once. The number of elements is an argument of the kernel.
 set("map", { launch = function(node, dtype)
     local moved = few.pointwise(node, {}, dtype)
     return over(ceil(graph.elements(graph.result(node).shape), moved and moved.count or 1))
+end, sizes = function(_, node)
+    local n = graph.elements(graph.written(graph.writes(node)[1]))
+    return { kind = "_n", types = "", list = { { "ga_int64 n", tostring(n) } } }
 end })
 
 -- The sums of dy beside the gradient of a weight, or false without that of a bias: those of an operand over the terms.
