@@ -137,8 +137,8 @@ GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *w
             const int chunk = n * (THREADS / ROWS) + threadIdx.x / ROWS;
             conv_octet_begin(to + ga_chunk<false>(row, chunk), x, s, share, place, slice * CHUNKS + chunk);
         }
-        ga_slice_begin<COLUMNS, THREADS, false, false>(to + A_BYTES, none, weight, terms, j0, s.out, slice * GA_DEPTH,
-                                                       terms);
+        ga_slice_begin<COLUMNS, THREADS, false, GA_WHOLE>(to + A_BYTES, none, weight, terms, j0, s.out,
+                                                          slice * GA_DEPTH, terms);
     };
     float sum[TALL][2 * WIDE][4] = {};
     conv_ring_product<TALL, WIDE, false>(sum, ring, STAGE, A_BYTES, (terms + GA_DEPTH - 1) / GA_DEPTH,

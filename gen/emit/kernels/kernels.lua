@@ -260,9 +260,9 @@ end
 -- Most statement names in a kernel's name; of a longer list the first and the last are used.
 local MOST_WORDS = 3
 
--- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu".
-local function op_name(node)
-    local list, own = node.statements or node.behind and node.behind.statements, node.op
+-- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu". own: the name of the node's op.
+local function op_name(node, own)
+    local list = node.statements or node.behind and node.behind.statements
     if node.drops then own = own .. "_dropout" end
     if not list then return own end
     local words = words_of(list)
@@ -279,7 +279,8 @@ local function function_name(node, op)
         local g = op.gemm(node)
         shape = { g.M, g.N, g.K }
     end
-    return #shape > 0 and op_name(node) .. "_" .. table.concat(shape, "x") or op_name(node)
+    local own = op_name(node, node.op)
+    return #shape > 0 and own .. "_" .. table.concat(shape, "x") or own
 end
 
 -- The text of a kernel's function, named `name`.
@@ -354,7 +355,8 @@ local function function_with(kernel, node, wanted, block, file, arguments, conte
     if not kernel.sizes then
         found = with_text(kernel, wanted, blocks, block, file, arguments, context)
     else
-        local own = with_text(kernel, op_name(node) .. kernel.sizes.kind, "", block, file, arguments, context)
+        local name = op_name(node, kernel.sizes.op or node.op) .. kernel.sizes.kind
+        local own = with_text(kernel, name, "", block, file, arguments, context)
         local key = table.concat({ wanted, own.name, blocks, sizes_text(kernel) }, "\n")
         found = functions.by_text[key]
         if not found then

@@ -94,7 +94,7 @@ end
 
 --- The template arguments of a node; sets kernel.launch and kernel.sizes: what a kernel of a device gets as arguments,
 --- so that nodes which differ in these alone share it, by
----   kind     what its name has behind that of the operation
+---   op, kind the operation in its name, nil: the node's; what the name has behind it
 ---   types    helpers with the types of sizes; a block NAME_launch says the same to the host
 ---   list     parameters: { "conv_sizes s", value }, the value as the host writes it, or a list of fields
 --- `own`: makes the arguments for a node that is not an op.

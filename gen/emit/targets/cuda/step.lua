@@ -197,8 +197,12 @@ function cuda_step.distinct(launching)
     return list
 end
 
--- Adds the sizes that a kernel gets: lines that declare them, and arguments.
+-- Adds the sizes that a kernel gets: lines that declare them, and arguments. Those of one with a twin are a constant.
 local function add_sizes(kernel, out, arguments)
+    if kernel.sizes and kernel.launch.twin then
+        arguments[#arguments + 1] = "&" .. hopper.size_name(kernel)
+        return
+    end
     for _, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do
         local parameter, value = size[1], size[2]
         out[#out + 1] = type(value) == "table"
