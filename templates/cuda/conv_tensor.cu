@@ -120,8 +120,8 @@ GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2]
 
 //@ conv_product(type)
 /* A tile of a convolution: rows are places of a share from i0 on, columns are outputs of a group from j0 on. weight: of
- * the share and group, rows of octets; x: the first octet of the group. Calls see(sums) once, then store(i, j, value) for
- * each eight outputs of a place inside of the tile; those behind the last output, in its octet, are zeros. */
+ * the share and group, rows of octets; x: the first octet of the group. Calls see(sums) once, then store(i, j, value)
+ * for each eight outputs of a place inside of the tile; those behind the last output, in its octet, are zeros. */
 template <int ROWS, int COLUMNS, int DOWN, int ACROSS, typename SEE, typename STORE>
 GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *weight, const conv_sizes &s,
                                    const conv_share &share, int i0, int j0, SEE see, STORE store) {

@@ -5,7 +5,7 @@
 typedef struct product_sizes {
     int M, N, K;
     int a_row, b_row, c_row;   // distances of rows in memory
-    int clusters, term_parts;  // of a twin: clusters that share its work, parts of the sums over the terms of an operand
+    int clusters, term_parts;  // of a twin: clusters that share its work, parts of the sums of an operand
 } product_sizes;
 
 //@ product_sizes_launch()

@@ -6,8 +6,8 @@
 
 enum { GA_DEPTH = 32, GA_STAGES = 4 };
 
-/* How rows of an operand lie in memory: all begin at whole chunks of 16 bytes and are whole ones, they begin so, or they
- * begin anywhere. */
+/* How rows of an operand lie in memory: they begin at whole chunks of 16 bytes and are whole ones, they only begin so, or
+ * they begin anywhere. */
 enum { GA_WHOLE, GA_BEGUN, GA_ODD };
 
 /* Where 16 bytes of a slice lie: rows along the sum are of 64 bytes; a turned slice has panels of 64 neighbours, each

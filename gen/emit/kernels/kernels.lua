@@ -156,8 +156,8 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     elseif few and table.concat(loads):find "%f[%w_]i%f[^%w_]" then
         table.insert(loads, 1, ("const %s i = first + k;"):format(target.int64))
     end
-    return { n = not kernel.sizes and graph.elements(graph.written(written)) or nil, formula = formula_of(node, list, shown), width = width,
-        few = few and few.count, rest = few and few.rest, reads = few and text.block(table.concat(few.reads, "\n")),
+    return { n = not kernel.sizes and graph.elements(graph.written(written)) or nil,
+        formula = formula_of(node, list, shown), width = width, few = few and few.count, rest = few and few.rest, reads = few and text.block(table.concat(few.reads, "\n")),
         loads = text.block(table.concat(loads, "\n")), store = text.block(store) }
 end
 

@@ -144,7 +144,8 @@ function hopper.twin(g, kernel, operands, arguments)
         sums = sums and { blocks = ceil(sums.number, 64) * term_parts(g), totals = ceil(sums.number, 1024) },
         boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = OF_PRODUCTS, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { cluster = c.cluster, a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind, sums = sums } }
+        arguments = { cluster = c.cluster, a = arguments.a, b = arguments.b, c = arguments.c,
+            behind = arguments.behind, sums = sums } }
 end
 
 -- As in hopper_attention.cu: queries of a tile, keys of a step, slices of the ring.
@@ -377,7 +378,8 @@ function hopper.table(kernels)
     local own = hopper.of(kernels)
     local sizes = table.concat(ordered.collect(own, size_constant), "\n")
     return cuda.wrap("", "enum { ", ordered.collect(own, hopper.number), " };") .. "\n\n"
-        .. (sizes ~= "" and sizes .. "\n\n" or "") .. "/* Kernels for which a device of sm_90 has two: see runtime/device/twins.h. */\n"
+        .. (sizes ~= "" and sizes .. "\n\n" or "")
+        .. "/* Kernels for which a device of sm_90 has two: see runtime/device/twins.h. */\n"
         .. "static const ga_twin TWIN_LIST[TWINS] = {\n" .. table.concat(ordered.collect(own, table_row), "\n")
         .. "\n};\n\n" .. LAUNCH
 end

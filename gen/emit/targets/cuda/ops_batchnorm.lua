@@ -111,12 +111,14 @@ local function sizes_of(name)
         local blocks = sums_nothing and split_of(node, dtype) or a.parts or 1
         local averages = name == "batchnorm_dx" and 1 or tiles or a.parts or 1
         assert(rows * s.S < 1 << 31, "a channel has less than 2^31 values in a group of rows")
-        return { kind = ("_by_%d%s"):format(neighbours, several_of(node) and "_groups" or ""), types = "divisor channel_sizes", list = { { "channel_sizes s", {
+        local fields = {
             (".channels = %d, .image = %d"):format(s.C, s.C * s.S), (".planes = divisor(%d)"):format(s.C // wide),
             (".groups = divisor(%d)"):format(s.B // rows), (".row = divisor(%d)"):format(row),
             (".rows = %d, .runs = %d, .share = %d"):format(rows, rows * row, launches.ceil(rows * row, blocks)),
             (".parts = %d, .values = %d"):format(tiles and tiles // a.parts or a.parts or 1, rows * s.S // averages),
-            node.outs.moved_mean and (".unbiased = %s"):format(text.number(a.n / (a.n - 1), dtype).text) or nil } } } }
+            node.outs.moved_mean and (".unbiased = %s"):format(text.number(a.n / (a.n - 1), dtype).text) or nil }
+        return { kind = ("_by_%d%s"):format(neighbours, several_of(node) and "_groups" or ""),
+            types = "divisor channel_sizes", list = { { "channel_sizes s", fields } } }
     end
 end
 

@@ -174,7 +174,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     local fields, bytes = cuda_step.block(g, config, sweeps)
     local half = gradients.half(g)
     local out = {
-        header("kernels.cu", "one kernel per function; compiled for the device at start"),
+        header("kernels.cu", "the kernels, compiled for the device at start; launch.c has their launches"),
         context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
         constants(g, config),
         "/* Numbers of an update beside the gradient, as model.h has them. */",
@@ -237,8 +237,8 @@ local function launcher(kernel)
         out[#out + 1] = ("    launch_chosen(q, %s, args);\n}\n"):format(hopper.number(kernel))
         return table.concat(out, "\n")
     end
-    local list = { "q", "K_" .. (kernel.kernel or kernel).name:upper(), l.blocks and tostring(l.blocks) or "blocks_over(count)",
-        tostring(l.threads), "args" }
+    local list = { "q", "K_" .. (kernel.kernel or kernel).name:upper(),
+        l.blocks and tostring(l.blocks) or "blocks_over(count)", tostring(l.threads), "args" }
     if l.shared then table.insert(list, 5, tostring(l.shared)) end
     out[#out + 1] = cuda.wrap("    ", l.shared and "launch_sharing(" or "launch(", list, ");")
     return table.concat(out, "\n") .. "\n}\n"

@@ -3,6 +3,7 @@
 -- so (passes/octets.lua), and weights since the last update (passes/layout.lua).
 local behind = require "emit.targets.cuda.behind"
 local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
 local tensor = require "emit.targets.cuda.tensor"
 local text = require "base.text"
 
@@ -100,14 +101,15 @@ local function divisor(n) return ("divisor(%d)"):format(n) end
 local function add_shares(list, parts, blocks_of)
     local blocks = 0
     for i, part in ipairs(parts) do
-        local function side(x)
-            return ("{.place = %d, .from = %d, .tap = %d, .places = %s, .taps = %s}"):format(x.place, x.from, x.tap,
-                divisor(x.places), divisor(x.taps))
+        local h, w, fields = part.h, part.w, {}
+        for name, x in ordered.each { h = h, w = w } do
+            fields[#fields + 1] = (".%s = {.place = %d, .from = %d, .tap = %d"):format(name, x.place, x.from, x.tap)
+            fields[#fields + 1] = (".places = %s, .taps = %s}"):format(divisor(x.places), divisor(x.taps))
         end
-        local h, w = part.h, part.w
-        list[#list + 1] = { "conv_share share" .. (#parts > 1 and "_" .. i or ""), { ".h = " .. side(h),
-            ".w = " .. side(w), (".places = %s, .taps = %s"):format(divisor(h.places * w.places),
-            divisor(h.taps * w.taps)), (".weight = %d, .blocks = %d"):format(part.weight, blocks) } }
+        fields[#fields + 1] = (".places = %s, .taps = %s"):format(divisor(h.places * w.places),
+            divisor(h.taps * w.taps))
+        fields[#fields + 1] = (".weight = %d, .blocks = %d"):format(part.weight, blocks)
+        list[#list + 1] = { "conv_share share" .. (#parts > 1 and "_" .. i or ""), fields }
         blocks = blocks + blocks_of(part)
     end
     return list
