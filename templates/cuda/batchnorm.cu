@@ -91,7 +91,7 @@ GA_KERNEL($threads) $fn($params) {
     ga_write_channels(to + s.channels, spread);
 }
 
-//@ batchnorm(fn, params, source, threads, shape, moves, out, last, behind, eps, sqrt)
+//@ batchnorm(fn, params, source, threads, at_least, shape, moves, out, last, behind, eps, sqrt)
 /* $fn: (x - mean) rstd weight + bias for channels, in groups of rows
 //% if shape.parts then
  * mean and variance are those of parts, in evaluation the running ones
@@ -100,7 +100,7 @@ GA_KERNEL($threads) $fn($params) {
  * in training, the running ones are moved
 //% end
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads$at_least) $fn($params) {
     enum { FEW = $(shape.few), WIDE = $(shape.wide) };
     $(place { })
     const int at = group * s.channels + c;

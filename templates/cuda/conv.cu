@@ -88,8 +88,8 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
             const int image = i / share.places, place = i % share.places;
             const int h = share.h.place + place / share.w.places * s.place_h;
             const int w = share.w.place + place % share.w.places * s.place_w;
-            const ga_int64 octet = ((ga_int64)image * s.groups.by + g) * s.out_octets + j / GA_OCTET;
-            const ga_int64 first = (octet * s.result + h * s.row + w) * GA_OCTET;
+            const int octet = (g * s.out_octets + j / GA_OCTET) * s.result + h * s.row + w;
+            const ga_int64 first = ((ga_int64)image * s.outputs + octet) * GA_OCTET;
 //% if y.bias then
 #pragma unroll
             for (int k = 0; k < 8; k++) sums[k] += j + k < s.out ? bias[g * s.out + j + k] : 0;

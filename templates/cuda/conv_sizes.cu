@@ -20,10 +20,10 @@ typedef struct conv_sizes {
     int images;
     int in, in_octets, out, out_octets;  // channels of a group that are read and that come out
     ga_divisor groups, across;           // of channels; tiles beside each other
-    int height, width;                   // of the planes that are read
+    int image, height, width;            // octets of an image that is read; its planes
     int read_h, read_w;                  // steps in them between neighbouring places of the result
     int tap_h, tap_w;                    // and between neighbouring taps
-    int result, row;                     // places of a plane that comes out, and of its row
+    int outputs, result, row;            // octets of an image that comes out; places of its planes, and of their rows
     int place_h, place_w;                // steps in it between neighbouring places of a share
 } conv_sizes;
 

@@ -6,31 +6,46 @@
  * sum are octets: by channels, then by taps. Neighbouring threads copy the octets of neighbouring places. */
 enum { GA_OCTET = 8 };
 
-/* A place: the octet that its first tap reads of channel 0, and where that is in the plane. */
+/* A place: the octet of channel 0 that its first tap reads, and where that is in the plane. */
 struct conv_place {
-    ga_int64 at;
+    const $type *octet;
     int h, w;
 };
 
+/* A term of a sum, an octet of channels at a tap: how far from a place's first octet, and how far in the plane; whether
+ * there is such a channel. */
+struct conv_term {
+    int octets, down, right;
+    bool there;
+};
+
 /* Place number `place` of a share in an image; with `there` false, a place whose taps are all outside of the plane. */
-GA_DEVICE conv_place conv_place_of(const conv_sizes &s, const conv_share &share, int image, int place, bool there) {
+GA_DEVICE conv_place conv_place_of(const $type *x, const conv_sizes &s, const conv_share &share, int image, int place,
+                                   bool there) {
     conv_place to;
     to.h = place / share.w.places * s.read_h + share.h.from;
     to.w = place % share.w.places * s.read_w + share.w.from;
-    to.at = ((ga_int64)image * (s.groups.by * s.in_octets) * s.height + to.h) * s.width + to.w;
+    to.octet = x + ((ga_int64)image * s.image + to.h * s.width + to.w) * GA_OCTET;
     if (!there) to.h = 1 << 30;
     return to;
 }
 
-/* Begins to copy octet q of a place, zeros outside of the plane. */
-GA_DEVICE void conv_octet_begin(ga_byte *chunk, const $type *x, const conv_sizes &s, const conv_share &share,
-                                conv_place place, int q) {
-    const int tap = q % share.taps, c = q / share.taps;
-    const int down = tap / share.w.taps * s.tap_h, right = tap % share.w.taps * s.tap_w;
-    const bool there = (ga_uint32)(place.h + down) < (ga_uint32)s.height &&
-                       (ga_uint32)(place.w + right) < (ga_uint32)s.width && c < s.in_octets;
-    const $type *from = x + (place.at + (ga_int64)(c * s.height + down) * s.width + right) * GA_OCTET;
-    ga_copy_begin(chunk, there ? from : x, there ? 16 : 0);
+/* Term number q. */
+GA_DEVICE conv_term conv_term_of(const conv_sizes &s, const conv_share &share, int q) {
+    const int c = q / share.taps, tap = q - c * share.taps.by, row = tap / share.w.taps;
+    conv_term term;
+    term.down = row * s.tap_h;
+    term.right = (tap - row * share.w.taps.by) * s.tap_w;
+    term.octets = (c * s.height + term.down) * s.width + term.right;
+    term.there = c < s.in_octets;
+    return term;
+}
+
+/* Begins to copy what a place has for a term, zeros outside of the plane. */
+GA_DEVICE void conv_octet_begin(ga_byte *chunk, const $type *x, const conv_sizes &s, conv_place place, conv_term term) {
+    const bool there = term.there && (ga_uint32)(place.h + term.down) < (ga_uint32)s.height &&
+                       (ga_uint32)(place.w + term.right) < (ga_uint32)s.width;
+    ga_copy_begin(chunk, there ? place.octet + (ga_int64)term.octets * GA_OCTET : x, there ? 16 : 0);
 }
 
 /* The chunk of octet q of a term in a turned slice. */
@@ -129,13 +144,14 @@ GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *w
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2, CHUNKS = GA_DEPTH / GA_OCTET };
     const int row = threadIdx.x % ROWS, warp = threadIdx.x / GA_LANES, i = i0 + row;
     const int terms = s.in_octets * share.taps.by * GA_OCTET, places = s.images * share.places.by;
-    const conv_place place = conv_place_of(s, share, i / share.places, i % share.places, i < places);
+    const conv_place place = conv_place_of(x, s, share, i / share.places, i % share.places, i < places);
     unsigned short none[1];
     auto begin = [&](int slice, ga_byte *to) {
 #pragma unroll
         for (int n = 0; n < ROWS * CHUNKS / THREADS; n++) {
             const int chunk = n * (THREADS / ROWS) + threadIdx.x / ROWS;
-            conv_octet_begin(to + ga_chunk<false>(row, chunk), x, s, share, place, slice * CHUNKS + chunk);
+            conv_octet_begin(to + ga_chunk<false>(row, chunk), x, s, place,
+                             conv_term_of(s, share, slice * CHUNKS + chunk));
         }
         ga_slice_begin<COLUMNS, THREADS, false, GA_WHOLE>(to + A_BYTES, none, weight, terms, j0, s.out,
                                                           slice * GA_DEPTH, terms);
@@ -160,17 +176,21 @@ GA_DEVICE void conv_tensor_gradient(ga_byte *ring, const $type *x, const $type *
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2 };
     static_assert(GA_DEPTH == GA_LANES, "a lane has a place of a slice");
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
+    conv_term terms[ROWS / GA_OCTET / WARPS];
+#pragma unroll
+    for (int n = 0; n < ROWS / GA_OCTET / WARPS; n++) terms[n] = conv_term_of(s, share, q0 + n * WARPS + warp);
     auto begin = [&](int slice, ga_byte *stage) {
         const int p = from + slice * GA_DEPTH + lane, image = p / share.places, in_image = p % share.places;
-        const conv_place place = conv_place_of(s, share, image, in_image, p < to);
+        const conv_place place = conv_place_of(x, s, share, image, in_image, p < to);
+        const $type *first = dy + ((ga_int64)image * s.outputs + o0 * share.places.by + in_image) * GA_OCTET;
 #pragma unroll
-        for (int q = warp; q < ROWS / GA_OCTET; q += WARPS)
-            conv_octet_begin(conv_turned_chunk(stage, lane, q), x, s, share, place, q0 + q);
+        for (int n = 0; n < ROWS / GA_OCTET / WARPS; n++)
+            conv_octet_begin(conv_turned_chunk(stage, lane, n * WARPS + warp), x, s, place, terms[n]);
 #pragma unroll
-        for (int q = warp; q < COLUMNS / GA_OCTET; q += WARPS) {
+        for (int n = 0; n < COLUMNS / GA_OCTET / WARPS; n++) {
+            const int q = n * WARPS + warp;
             const bool there = o0 + q < s.out_octets && p < to;
-            const ga_int64 octet = (ga_int64)image * (s.groups.by * s.out_octets) + o0 + q;
-            const $type *at = dy + (octet * share.places.by + in_image) * GA_OCTET;
+            const $type *at = first + (ga_int64)(q * share.places.by) * GA_OCTET;
             ga_copy_begin(conv_turned_chunk(stage + A_BYTES, lane, q), there ? at : dy, there ? 16 : 0);
         }
     };

@@ -75,7 +75,9 @@ end
 
 function MORE.batchnorm_sums() end
 
+-- at_least: four blocks of a multiprocessor, as NVRTC would spill registers of planes by octets to have as many by itself.
 function MORE.batchnorm(list, node, kernel, dtype, target)
+    list.at_least = text.block(node.octets and ", 4" or "")
     list.behind, list.out = cuda_behind.few(kernel, list.shape.few, dtype), c_text.type_of(node.outs.y.tensor)
     list.last = c_text.type_of((behind.result(node)))
     list.eps, list.sqrt = text.number(node.attrs.eps, dtype), target.call("sqrt", dtype)

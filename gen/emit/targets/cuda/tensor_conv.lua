@@ -123,10 +123,12 @@ local function sizes_of(g, columns)
         (".in = %d, .in_octets = %d"):format(channels, ceil(channels, OCTET)),
         (".out = %d, .out_octets = %d"):format(out, ceil(out, OCTET)),
         (".groups = %s, .across = %s"):format(divisor(g.groups), divisor(ceil(out, columns))),
-        (".height = %d, .width = %d"):format(g.height, g.width),
+        (".image = %d, .height = %d, .width = %d"):format(g.groups * ceil(channels, OCTET) * g.height * g.width,
+            g.height, g.width),
         (".read_h = %d, .read_w = %d"):format(g.read_step[1], g.read_step[2]),
         (".tap_h = %d, .tap_w = %d"):format(g.tap_step[1], g.tap_step[2]),
-        (".result = %d, .row = %d"):format(g.rows * g.columns, g.columns),
+        (".outputs = %d, .result = %d, .row = %d"):format(g.groups * ceil(out, OCTET) * g.rows * g.columns,
+            g.rows * g.columns, g.columns),
         (".place_h = %d, .place_w = %d"):format(g.place_step[1], g.place_step[2]) } }
 end
 
