@@ -78,16 +78,17 @@ end
 
 -- === the table ===================================================================================
 
--- The kernels of a program in the order of their time in an update: { fn, the kernel that it launches, calls, flops, bytes of a
--- call, floor_us, predicted_us, ring = shared memory of a block beside that in the text }. A call adds the time between two nodes of a
--- graph to its floor.
+-- Functions that launch kernels in the order of their time in an update: { fn, kernel, calls, flops, bytes of a call,
+-- floor_us, predicted_us, ring = shared memory of a block beside that in the text }. A call adds the time between two
+-- nodes of a graph to its floor.
 local function rows_of(facts)
     local list, by_name = {}, {}
     for _, k in ipairs(facts.kernels) do
         local row = by_name[k.fn]
         if not row then
-            row = { fn = k.fn, kernel = k.kernel or k.fn, calls = 0, flops = k.flops, bytes = k.bytes, floor_us = k.predicted_us,
-                predicted_us = k.predicted_us + facts.device.call_us, ring = k.shared_bytes or 0 }
+            row = { fn = k.fn, kernel = k.kernel or k.fn, calls = 0, flops = k.flops, bytes = k.bytes,
+                floor_us = k.predicted_us, predicted_us = k.predicted_us + facts.device.call_us,
+                ring = k.shared_bytes or 0 }
             by_name[k.fn], list[#list + 1] = row, row
         end
         row.calls = row.calls + k.calls

@@ -204,7 +204,8 @@ function devices.events_of(log, kind)
     return list
 end
 
--- The name of the kernel, in capitals, that a function of launch.c with this body launches, or has in the table of twins.
+-- The name of the kernel, in capitals, that a function of launch.c with this body launches, by the table of twins if it
+-- has one.
 local function launched(launch, body)
     local twin = body:match "launch_chosen%(q, (T_[%w_]+)"
     if twin then body = launch:match("%[" .. twin .. "%] = (%b{})") end

@@ -157,8 +157,9 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         table.insert(loads, 1, ("const %s i = first + k;"):format(target.int64))
     end
     return { n = not kernel.sizes and graph.elements(graph.written(written)) or nil,
-        formula = formula_of(node, list, shown), width = width, few = few and few.count, rest = few and few.rest, reads = few and text.block(table.concat(few.reads, "\n")),
-        loads = text.block(table.concat(loads, "\n")), store = text.block(store) }
+        formula = formula_of(node, list, shown), width = width, few = few and few.count, rest = few and few.rest,
+        reads = few and text.block(table.concat(few.reads, "\n")), loads = text.block(table.concat(loads, "\n")),
+        store = text.block(store) }
 end
 
 -- The block of a pointwise kernel with these arguments.

@@ -75,7 +75,7 @@ end
 
 function MORE.batchnorm_sums() end
 
--- at_least: four blocks of a multiprocessor, as NVRTC would spill registers of planes by octets to have as many by itself.
+-- at_least: four blocks of a multiprocessor for planes by octets; by itself NVRTC would spill registers to have them.
 function MORE.batchnorm(list, node, kernel, dtype, target)
     list.at_least = text.block(node.octets and ", 4" or "")
     list.behind, list.out = cuda_behind.few(kernel, list.shape.few, dtype), c_text.type_of(node.outs.y.tensor)
