@@ -290,7 +290,7 @@ local function launch_text(kernels, context, header)
     end
     if by_count then over = over .. BLOCKS_OVER end
     return table.concat({
-        header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
+        header("launch.c", "how each kernel of kernels.cu is launched: its arguments, sizes, blocks, threads"),
         cuda.wrap("", "enum { ", numbers, " };"), "",
         cuda.wrap("", "static const char *const KERNEL_NAMES[KERNELS] = {", names, "};"), "",
         over .. table.concat(functions, "\n") }, "\n")
