@@ -187,6 +187,7 @@ GA_KERNEL($threads) $fn($params) {
     $(share_of { shares = shares })
 //% end
     const int n = s.groups.by * s.rows.by * s.octets.by * share.taps.by * 8;
+#pragma unroll 1
     for (int k = (blockIdx.x - share.blocks) * $threads + threadIdx.x; k < n; k += s.blocks * $threads) {
         const int octet = k / 8, at = octet / share.taps, tap = octet % share.taps;
         const int h = share.h.tap + tap / share.w.taps * s.tap_h, w = share.w.tap + tap % share.w.taps * s.tap_w;
