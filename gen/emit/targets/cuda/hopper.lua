@@ -118,7 +118,7 @@ local function has_twin(g, kernel, operands)
     return not (operands.a.odd or operands.b.odd) and g.c_row % 8 == 0 and c.piles * c.slices * c.clusters < 1 << 31
 end
 
---- What the sizes of a product say of its twin; nil if it has none.
+--- The sizes of a product that its twin needs; nil if it has none.
 function hopper.sizes(g, kernel, operands)
     if not has_twin(g, kernel, operands) then return nil end
     return { clusters = cut(g).clusters, term_parts = term_parts(g) }
