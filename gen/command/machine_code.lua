@@ -78,16 +78,17 @@ end
 
 -- === the table ===================================================================================
 
--- The kernels of a program in the order of their time in an update: { fn, calls, flops, bytes of a call, floor_us,
--- predicted_us, ring = shared memory of a block beside that in the text }. A call adds the time between two nodes of a
--- graph to its floor.
+-- Functions that launch kernels in the order of their time in an update: { fn, kernel, calls, flops, bytes of a call,
+-- floor_us, predicted_us, ring = shared memory of a block beside that in the text }. A call adds the time between two
+-- nodes of a graph to its floor.
 local function rows_of(facts)
     local list, by_name = {}, {}
     for _, k in ipairs(facts.kernels) do
         local row = by_name[k.fn]
         if not row then
-            row = { fn = k.fn, calls = 0, flops = k.flops, bytes = k.bytes, floor_us = k.predicted_us,
-                predicted_us = k.predicted_us + facts.device.call_us, ring = k.shared_bytes or 0 }
+            row = { fn = k.fn, kernel = k.kernel or k.fn, calls = 0, flops = k.flops, bytes = k.bytes,
+                floor_us = k.predicted_us, predicted_us = k.predicted_us + facts.device.call_us,
+                ring = k.shared_bytes or 0 }
             by_name[k.fn], list[#list + 1] = row, row
         end
         row.calls = row.calls + k.calls
@@ -142,11 +143,11 @@ function machine_code.text(arch, text, facts, json)
     local found = { arch = arch, nvrtc = version, device = facts.device.like, disassembled = mixes ~= nil,
         kernels = {} }
     for _, row in ipairs(rows_of(facts)) do
-        local own, ring = needs[row.fn], row.ring
+        local own, ring = needs[row.kernel], row.ring
         if own then
             row.ring = nil
             found.kernels[#found.kernels + 1] = ordered.copy(ordered.copy(row, own),
-                { shared = own.shared + ring, instructions = mixes and mixes[row.fn] })
+                { shared = own.shared + ring, instructions = mixes and mixes[row.kernel] })
         end
     end
     return json and host.json(found) .. "\n" or text_of(found)

@@ -23,7 +23,7 @@ return function(files, facts, name)
     local file = files:has("kernels.cu") and "kernels.cu" or "kernels.c"
     local text
     for _, k in ipairs(facts.kernels) do
-        if not text and (k.name == name or k.fn == name) then text = function_in(files:get(file), k.fn) end
+        if not text and (k.name == name or k.fn == name) then text = function_in(files:get(file), k.kernel or k.fn) end
     end
     if text then return text end
     local names = table.move(kernels, 1, #kernels, #files.keys + 1, ordered.copy(files.keys))

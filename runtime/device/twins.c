@@ -93,6 +93,7 @@ static size_t place(trial *x, const ga_twin *w) {
             x->args[own][k] = is_array                    ? (void *)&x->at[own][k]
                               : p->made == GA_MADE_NUMBER ? (void *)&x->number
                               : p->made == GA_MADE_WHOLE  ? (void *)&x->whole
+                              : p->made == GA_MADE_SIZES  ? w->sizes
                                                           : (void *)&x->adds;
         }
         x->can_add = x->can_add || p->made == GA_MADE_ADDS;
@@ -203,7 +204,7 @@ static bool find_kernels(ga_twins *t, int i) {
     for (int k = 0; k < GA_TWIN_KERNELS; k++) {
         char name[256];
         if (blocks[k] == 0) continue;
-        snprintf(name, sizeof name, "%s_%s", w->name, names[k]);
+        snprintf(name, sizeof name, "%s_%s", w->twin, names[k]);
         t->states[i].kernels[k] = ga_device_kernel(t->device, name);
         all = all && t->states[i].kernels[k];
     }

@@ -11,7 +11,7 @@
 enum { GA_TWIN_PARAMETERS = 40, GA_TWIN_OPERANDS = 4, GA_BOX_COLUMNS = 64 };
 
 /* The argument that a comparison passes for a parameter: arrays of made-up 16-bit or f32 numbers, an array of
- * bytes that are 0 or 1 (n: bytes), 0.5, 0, whether the kernel adds to its result. */
+ * bytes that are 0 or 1 (n: bytes), 0.5, 0, whether the kernel adds to its result, the twin's sizes. */
 typedef enum ga_made {
     GA_MADE_HALF,
     GA_MADE_REAL,
@@ -19,7 +19,8 @@ typedef enum ga_made {
     GA_MADE_ONES,
     GA_MADE_NUMBER,
     GA_MADE_WHOLE,
-    GA_MADE_ADDS
+    GA_MADE_ADDS,
+    GA_MADE_SIZES
 } ga_made;
 
 typedef struct ga_twin_parameter {
@@ -38,9 +39,9 @@ typedef struct ga_twin_operand {
 } ga_twin_operand;
 
 typedef struct ga_twin {
-    const char *name;                  /* of the kernel; its twin is NAME_boxes, with NAME_parts behind it, and
-                                          NAME_sums, NAME_totals */
-    int kernel;                        /* its number */
+    const char *name;                  /* of the function that launches the kernel or its twin */
+    const char *twin;                  /* is TWIN_boxes, with TWIN_parts behind it, and TWIN_sums, TWIN_totals */
+    int kernel;                        /* number of the kernel */
     unsigned blocks, threads, shared;  /* of its launch */
     unsigned own_blocks, own_shared;   /* of the twin's */
     unsigned tiles;                    /* blocks that add up parts; 0: no tile comes in parts */
@@ -52,6 +53,7 @@ typedef struct ga_twin {
     ga_dtype half;                     /* GA_BF16, GA_F16 */
     int parameters;
     ga_twin_parameter made[GA_TWIN_PARAMETERS];
+    void *sizes;                       /* what both kernels get for GA_MADE_SIZES */
 } ga_twin;
 
 enum { GA_TWIN_KERNELS = 4 };         /* in the order of their launches */

@@ -3,29 +3,23 @@
 
 //@ batchnorm_stats(fn, params, source, threads, shape, eps, sqrt)
 //% if shape.parts then
-/* $fn: averages of $(shape.C) channels of $(shape.S) elements in $(shape.parts) parts of each group of $(shape.rows) rows, and the sums of
- * the squared distances from these, as (part, group, 2, channel)
+/* $fn: averages of channels in parts of each group of rows, and the sums of the squared distances from these,
+ * as (part, group, 2, channel)
  * $source */
 //% else
-/* $fn: average and variance of $(shape.C) channels of $(shape.S) elements in each group of $(shape.rows) rows; in evaluation, the
- * running ones
+/* $fn: average and variance of channels in each group of rows; in evaluation, the running ones
  * $source */
 //% end
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
-    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide) };
     __shared__ real scratch[$threads / GA_LANES][WIDE];
+    $(place { })
+    const real n = (real)s.values;
 //% if shape.parts then
-    enum { PARTS = $(shape.parts) };
-    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
-    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
     if (!micro->training) return;
 //% else
-    enum { PARTS = 1 };
-    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES, part = 0, at = group * C + plane * WIDE;
-    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
+    const int at = group * s.channels + c;
 //% end
-    const real n = (real)((ga_int64)ROWS * S / PARTS);
     real middle[WIDE] = {}, squares[WIDE] = {};
 //% if not shape.parts then
     if (micro->training) {
@@ -33,13 +27,13 @@ GA_KERNEL($threads) $fn($params) {
     $(moments { threads = threads })
 //% if shape.parts then
     if (threadIdx.x > 0) return;
-    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    real *to = parts + (ga_int64)groups * (2 * s.channels) + c;
     ga_write_channels(to, middle);
-    ga_write_channels(to + C, squares);
+    ga_write_channels(to + s.channels, squares);
 //% else
     } else {
-        ga_read_channels(middle, running_mean + plane * WIDE);
-        ga_read_channels(squares, running_var + plane * WIDE);
+        ga_read_channels(middle, running_mean + c);
+        ga_read_channels(squares, running_var + c);
     }
     if (threadIdx.x > 0) return;
     real inverse[WIDE];
@@ -54,8 +48,12 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
+//@ place()
+const int plane = blockIdx.x % s.planes, groups = blockIdx.x / s.planes, c = plane * WIDE;
+const int part = groups / s.groups, group = groups % s.groups;
+
 //@ moments(threads)
-ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
     const auto some = ga_read<FEW>(x + i);
 #pragma unroll
     for (int e = 0; e < FEW; e++) middle[e % WIDE] += ga_get(some.at[e]);
@@ -63,7 +61,7 @@ ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, 
 ga_block_sums(middle, scratch);
 #pragma unroll
 for (int e = 0; e < WIDE; e++) middle[e] /= n;
-ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
     const auto some = ga_read<FEW>(x + i);
 #pragma unroll
     for (int e = 0; e < FEW; e++) {
@@ -74,44 +72,41 @@ ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, 
 ga_block_sums(squares, scratch);
 
 //@ batchnorm_joined(fn, params, source, threads, shape)
-/* $fn: averages and squared distances of $(shape.C) channels in $(shape.tiles) tiles of each group of $(shape.rows) rows,
- * joined to $(shape.parts) parts, as (part, group, 2, channel)
+/* $fn: averages and squared distances of channels in tiles of each group of rows, joined to fewer parts, as (part, group, 2, channel)
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $(shape.C), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS, WIDE = $(shape.wide), PLANES = C / WIDE, EACH = $(shape.tiles) / $(shape.parts) };
+    enum { WIDE = $(shape.wide) };
     __shared__ real scratch[$threads / GA_LANES][WIDE];
-    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
-    const ga_int64 first = (ga_int64)(part * EACH * GROUPS + group) * (2 * C) + plane * WIDE;
-    const real n = (real)((ga_int64)ROWS * $(shape.S) / $(shape.tiles));
-    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    $(place { })
+    const ga_int64 first = (ga_int64)(part * s.parts * s.groups.by + group) * (2 * s.channels) + c;
+    const real n = (real)s.values;
+    real *to = parts + (ga_int64)groups * (2 * s.channels) + c;
     real middle[WIDE], spread[WIDE];
     if (!micro->training) return;
-    ga_parts_moments<WIDE, $threads, C>(middle, spread, tiles + first, EACH, GROUPS * 2 * C, n, scratch);
+    ga_parts_moments<WIDE, $threads>(middle, spread, tiles + first, s, n, scratch);
     if (threadIdx.x > 0) return;
 #pragma unroll
-    for (int e = 0; e < WIDE; e++) spread[e] *= n * EACH;
+    for (int e = 0; e < WIDE; e++) spread[e] *= n * s.parts;
     ga_write_channels(to, middle);
-    ga_write_channels(to + C, spread);
+    ga_write_channels(to + s.channels, spread);
 }
 
-//@ batchnorm(fn, params, source, threads, shape, moves, out, last, behind, eps, sqrt)
-/* $fn: (x - mean) rstd weight + bias for $(shape.C) channels of $(shape.S) elements, in groups of $(shape.rows) rows
+//@ batchnorm(fn, params, source, threads, at_least, shape, moves, out, last, behind, eps, sqrt)
+/* $fn: (x - mean) rstd weight + bias for channels, in groups of rows
 //% if shape.parts then
- * mean and variance are those of $(shape.parts) parts, in evaluation the running ones
+ * mean and variance are those of parts, in evaluation the running ones
 //% end
 //% if moves then
  * in training, the running ones are moved
 //% end
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
-    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
-    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
-    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
-    const int c = plane * WIDE, at = group * C + c;
+GA_KERNEL($threads$at_least) $fn($params) {
+    enum { FEW = $(shape.few), WIDE = $(shape.wide) };
+    $(place { })
+    const int at = group * s.channels + c;
     real middle[WIDE], factor[WIDE], shift[WIDE];
 //% if shape.parts then
-    $(of_parts { shape = shape, threads = threads, eps = eps, sqrt = sqrt })
+    $(of_parts { threads = threads, eps = eps, sqrt = sqrt })
 //% else
     ga_read_channels(middle, mean + at);
     ga_read_channels(factor, rstd + at);
@@ -120,7 +115,7 @@ GA_KERNEL($threads) $fn($params) {
 #pragma unroll
     for (int e = 0; e < WIDE; e++) factor[e] *= shift[e];
     ga_read_channels(shift, bias + c);
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $(shape.split), [&](ga_int64 first) {
+    ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 first) {
         const auto some = ga_read<FEW>(x + first);
         ga_few<$last, FEW> to;
 //% if behind then
@@ -151,18 +146,17 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     });
 //% if moves then
-    $(moved { threads = threads, moves = moves })
+    $(moved { threads = threads, shape = shape, moves = moves })
 //% end
 }
 
-//@ of_parts(shape, threads, eps, sqrt)
-enum { PARTS = $(shape.parts) };
+//@ of_parts(threads, eps, sqrt)
 __shared__ real scratch[$threads / GA_LANES][WIDE];
-const real *of_group = parts + group * (2 * C) + c, n = (real)((ga_int64)ROWS * S / PARTS);
+const real *of_group = parts + group * (2 * s.channels) + c, n = (real)s.values;
 const bool training = micro->training != 0;
 real spread[WIDE];
 if (training) {
-    ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group, PARTS, GROUPS * 2 * C, n, scratch);
+    ga_parts_moments<WIDE, $threads>(middle, spread, of_group, s, n, scratch);
 } else {
     ga_read_channels(middle, running_mean + c);
     ga_read_channels(spread, running_var + c);
@@ -175,30 +169,36 @@ if (part == 0 && threadIdx.x == 0) {
     ga_write_channels(rstd + at, factor);
 }
 
-//@ moved(threads, moves)
+//@ moved(threads, shape, moves)
 if (group > 0 || part > 0 || !training) return;
-for (int g = 0; g < GROUPS; g++) {
-    if (g > 0)
-        ga_parts_moments<WIDE, $threads, C>(middle, spread, of_group + g * (2 * C), PARTS, GROUPS * 2 * C, n,
-                                            scratch);
+real old_mean[WIDE], old_var[WIDE];
+//% if shape.several then
+for (int g = 0; g < s.groups.by; g++) {
+    if (g > 0) ga_parts_moments<WIDE, $threads>(middle, spread, of_group + g * (2 * s.channels), s, n, scratch);
     if (threadIdx.x > 0) continue;
-    real old_mean[WIDE], old_var[WIDE];
-    ga_read_channels(old_mean, moved_mean + c);
-    ga_read_channels(old_var, moved_var + c);
-#pragma unroll
-    for (int e = 0; e < WIDE; e++) {
-        old_mean[e] = $(moves.rest) * old_mean[e] + $(moves.momentum) * middle[e];
-        old_var[e] = $(moves.rest) * old_var[e] + $(moves.momentum) * (spread[e] * $(moves.unbiased));
-    }
-    ga_write_channels(moved_mean + c, old_mean);
-    ga_write_channels(moved_var + c, old_var);
+    $(moved_group { moves = moves })
 }
-if (plane == 0 && threadIdx.x == 0) batches[0] += GROUPS;
+//% else
+if (threadIdx.x > 0) return;
+$(moved_group { moves = moves })
+//% end
+if (plane == 0 && threadIdx.x == 0) batches[0] += s.groups.by;
+
+//@ moved_group(moves)
+ga_read_channels(old_mean, moved_mean + c);
+ga_read_channels(old_var, moved_var + c);
+#pragma unroll
+for (int e = 0; e < WIDE; e++) {
+    old_mean[e] = $(moves.rest) * old_mean[e] + $(moves.momentum) * middle[e];
+    old_var[e] = $(moves.rest) * old_var[e] + $(moves.momentum) * (spread[e] * s.unbiased);
+}
+ga_write_channels(moved_mean + c, old_mean);
+ga_write_channels(moved_var + c, old_var);
 
 //@ batchnorm_sums(fn, params, source, threads, shape)
-/* $fn: sums of dy and of dy (x - mean) rstd for $(shape.C) channels of $(shape.S) elements in each group of $(shape.rows) rows
+/* $fn: sums of dy and of dy (x - mean) rstd for channels in each group of rows
 //% if shape.parts then
- * in $(shape.parts) parts, as (part, group, 2, channel)
+ * in parts, as (part, group, 2, channel)
 //% end
  * $source */
 //% if shape.parts then
@@ -206,16 +206,13 @@ GA_KERNEL($threads, 3) $fn($params) {
 //% else
 GA_KERNEL($threads) $fn($params) {
 //% end
-    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
-    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
-    enum { PARTS = $(shape.parts or 1) };
+    enum { FEW = $(shape.few), WIDE = $(shape.wide) };
     __shared__ real scratch[$threads / GA_LANES][WIDE];
-    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
-    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
-    const int at = group * C + plane * WIDE;
+    $(place { })
+    const int at = group * s.channels + c;
     real middle[WIDE], all[WIDE] = {}, lever[WIDE] = {};
     ga_read_channels(middle, mean + at);
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, PARTS, [&](ga_int64 i) {
+    ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
         const auto some = ga_read<FEW>(x + i);
         const auto slopes = ga_read<FEW>(dy + i);
 #pragma unroll
@@ -232,9 +229,9 @@ GA_KERNEL($threads) $fn($params) {
 #pragma unroll
     for (int e = 0; e < WIDE; e++) lever[e] *= middle[e];
 //% if shape.parts then
-    real *to = parts + (ga_int64)(part * GROUPS + group) * (2 * C) + plane * WIDE;
+    real *to = parts + (ga_int64)groups * (2 * s.channels) + c;
     ga_write_channels(to, all);
-    ga_write_channels(to + C, lever);
+    ga_write_channels(to + s.channels, lever);
 //% else
     ga_write_channels(sum + at, all);
     ga_write_channels(moment + at, lever);
@@ -242,25 +239,22 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_dx(fn, params, source, threads, shape, sums, out, adds, n, store)
-/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $(shape.C) channels of $(shape.S) elements, in groups
- * of $(shape.rows) rows
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, in groups of rows
 //% if shape.parts then
- * the sums over a group are those of $(shape.parts) parts
+ * the sums over a group are those of parts
 //% end
 //% if sums then
  * with the sums over all groups: the gradients of weight and bias
 //% end
  * $source */
 GA_KERNEL($threads, 3) $fn($params) {
-    enum { C = $(shape.C), S = $(shape.S), ROWS = $(shape.rows), GROUPS = $(shape.B) / ROWS };
-    enum { FEW = $(shape.few), WIDE = $(shape.wide), PLANES = C / WIDE };
-    const int plane = blockIdx.x % PLANES, group = blockIdx.x / PLANES % GROUPS, part = blockIdx.x / PLANES / GROUPS;
-    const ga_int64 origin = ((ga_int64)group * ROWS * PLANES + plane) * (S * WIDE);
-    const int c = plane * WIDE, at = group * C + c;
+    enum { FEW = $(shape.few), WIDE = $(shape.wide) };
+    $(place { })
+    const int at = group * s.channels + c;
     const real n = $n;
     real middle[WIDE], factor[WIDE], average[WIDE], slope[WIDE];
 //% if shape.parts then
-    $(sums_of_parts { shape = shape, threads = threads, sums = sums })
+    $(sums_of_parts { threads = threads, shape = shape, sums = sums })
 //% else
     ga_read_channels(average, sum + at);
     ga_read_channels(slope, moment + at);
@@ -274,7 +268,7 @@ GA_KERNEL($threads, 3) $fn($params) {
         slope[e] = slope[e] / n * middle[e];
     }
     ga_read_channels(middle, mean + at);
-    ga_each_of_channels<PLANES, S * WIDE, FEW, $threads>(origin, ROWS, part, $(shape.split), [&](ga_int64 i) {
+    ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
         const auto some = ga_read<FEW>(x + i);
         const auto slopes = ga_read<FEW>(dy + i);
         ga_few<$out, FEW> to;
@@ -291,13 +285,13 @@ GA_KERNEL($threads, 3) $fn($params) {
     });
 }
 
-//@ sums_of_parts(shape, threads, sums)
-enum { PARTS = $(shape.parts), FEW_SUMS = WIDE < 4 ? WIDE : 4 };
+//@ sums_of_parts(threads, shape, sums)
+enum { FEW_SUMS = WIDE < 4 ? WIDE : 4 };
 __shared__ real scratch[$threads / GA_LANES][WIDE];
 auto add_up = [&](real (&sum)[WIDE], int of_group, int which) {
-    const real *from = parts + (of_group * 2 + which) * C + c;
-    ga_parts_sum<WIDE, $threads>(sum, PARTS, scratch, [&](real (&own)[FEW_SUMS], int p, int e) {
-        const auto some = ga_read<FEW_SUMS>(from + (ga_int64)p * (GROUPS * 2 * C) + e);
+    const real *from = parts + (of_group * 2 + which) * s.channels + c;
+    ga_parts_sum<WIDE, $threads>(sum, s.parts, scratch, [&](real (&own)[FEW_SUMS], int p, int e) {
+        const auto some = ga_read<FEW_SUMS>(from + (ga_int64)p * (s.groups.by * 2 * s.channels) + e);
         for (int k = 0; k < FEW_SUMS; k++) own[k] += some.at[k];
     });
 };
@@ -305,11 +299,13 @@ add_up(average, group, 0);
 add_up(slope, group, 1);
 //% if sums then
 if (group == 0 && part == 0) {
-    real all[WIDE], lever[WIDE], more[WIDE];
+    real all[WIDE], lever[WIDE];
 #pragma unroll
     for (int e = 0; e < WIDE; e++) all[e] = average[e], lever[e] = slope[e];
+//% if shape.several then
+    real more[WIDE];
 #pragma unroll 1
-    for (int g = 1; g < GROUPS; g++) {
+    for (int g = 1; g < s.groups.by; g++) {
         add_up(more, g, 0);
 #pragma unroll
         for (int e = 0; e < WIDE; e++) all[e] += more[e];
@@ -317,6 +313,7 @@ if (group == 0 && part == 0) {
 #pragma unroll
         for (int e = 0; e < WIDE; e++) lever[e] += more[e];
     }
+//% end
     if (threadIdx.x == 0) {
 //% if sums.weight then
         ga_write_channels(d_weight + c, lever, $(sums.weight));

@@ -2,15 +2,15 @@
 // blocks; what the parts say of a channel, added up by each block that needs it.
 
 //@ channels()
-/* Calls see(i) for each FEW neighbours that a thread of the block has, from element i on, in part number `part` of
- * `parts` of a plane of all rows: S elements in a row, the first of which is element `first`, of PLANES such planes. */
-template <int PLANES, int S, int FEW, int THREADS, typename F>
-GA_DEVICE void ga_each_of_channels(ga_int64 first, int rows, int part, int parts, F see) {
-    enum { EACH = S / FEW };
-    const ga_int64 n = (ga_int64)rows * EACH, end = n * (part + 1) / parts;
+/* Calls see(i) for each FEW neighbours that a thread of the block has, from element i on, in a part of a plane of all
+ * rows of a group. */
+template <int FEW, int THREADS, typename F>
+GA_DEVICE void ga_each_of_channels(const channel_sizes &s, int plane, int group, int part, F see) {
+    const ga_int64 first = (ga_int64)group * s.rows * s.image + plane * (s.row.by * FEW);
+    const int from = part * s.share, end = s.runs - from < s.share ? s.runs : from + s.share;
 #pragma unroll 2
-    for (ga_int64 k = n * part / parts + threadIdx.x; k < end; k += THREADS)
-        see(first + k / EACH * ((ga_int64)PLANES * S) + k % EACH * FEW);
+    for (int k = from + threadIdx.x; k < end; k += THREADS)
+        see(first + (ga_int64)(k / s.row) * s.image + k % s.row * FEW);
 }
 
 /* The sums over the warps of a block of what each has in scratch, in their order. */
@@ -83,12 +83,14 @@ GA_DEVICE void ga_parts_sum(real (&sum)[WIDE], int parts, real (&scratch)[THREAD
     ga_warps_sum(sum, scratch);
 }
 
-/* Averages and variances of WIDE channels from those of their parts: `parts` times, `stride` apart, averages of n
- * values each, and C elements behind them the sums of squared distances from these. */
-template <int WIDE, int THREADS, int C>
-GA_DEVICE void ga_parts_moments(real (&middle)[WIDE], real (&spread)[WIDE], const real *from, int parts,
-                                ga_int64 stride, real n, real (&scratch)[THREADS / GA_LANES][WIDE]) {
+/* Averages and variances of WIDE channels from those of their parts: of each group of rows averages of n values each,
+ * and behind those of all channels the sums of squared distances from these. */
+template <int WIDE, int THREADS>
+GA_DEVICE void ga_parts_moments(real (&middle)[WIDE], real (&spread)[WIDE], const real *from, const channel_sizes &s,
+                                real n, real (&scratch)[THREADS / GA_LANES][WIDE]) {
     enum { FEW = WIDE < 4 ? WIDE : 4 };
+    const int parts = s.parts;
+    const ga_int64 stride = s.groups.by * (2 * s.channels);
     ga_parts_sum<WIDE, THREADS>(middle, parts, scratch, [&](real (&own)[FEW], int p, int e) {
         const auto some = ga_read<FEW>(from + p * stride + e);
         for (int k = 0; k < FEW; k++) own[k] += some.at[k];
@@ -97,7 +99,7 @@ GA_DEVICE void ga_parts_moments(real (&middle)[WIDE], real (&spread)[WIDE], cons
     for (int k = 0; k < WIDE; k++) middle[k] /= parts;
     ga_parts_sum<WIDE, THREADS>(spread, parts, scratch, [&](real (&own)[FEW], int p, int e) {
         const auto some = ga_read<FEW>(from + p * stride + e);
-        const auto squares = ga_read<FEW>(from + p * stride + C + e);
+        const auto squares = ga_read<FEW>(from + p * stride + s.channels + e);
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
             const real middle_of = WIDE == FEW || e == 0 ? middle[k] : middle[(WIDE - FEW) + k];

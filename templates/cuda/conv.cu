@@ -51,49 +51,48 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     }
 }
 
-//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, y, behind, moments)
-//% local s = shape
-/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
- * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
+//@ share_of(shares)
+conv_share share = share_1;
+//% for number = 2, shares do
+if (blockIdx.x >= share_$(number).blocks) share = share_$number;
+//% end
+
+//@ conv2d_tensor(fn, params, source, threads, tile, x, y, behind, moments, shares)
+/* $fn: a convolution, or the gradient of its input, on tensor cores
 //% if moments then
  * averages of the outputs in tiles of places, and sums of squared distances, as (tile, group of rows, 2, output)
 //% end
  * $source */
-GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
-    enum { IN_OCTETS = (IN + GA_OCTET - 1) / GA_OCTET, OUT_OCTETS = (OUT + GA_OCTET - 1) / GA_OCTET };
-    enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+GA_KERNEL($threads, $(tile.fit)) $fn($params) {
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
     extern __shared__ __align__(128) ga_byte ring[];
-    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN_OCTETS,
-                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
-    $part_choice
-    const int tile = blockIdx.x - part.tiles, g = tile / ACROSS % GROUPS, j0 = tile % ACROSS * COLUMNS;
-    const int taps = part.h.taps * part.w.taps, in_image = part.h.places * part.w.places;
-    const ga_int64 i0 = (ga_int64)(tile / ACROSS / GROUPS) * ROWS, end = (ga_int64)B * in_image;
-    const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * IN_OCTETS * taps * GA_OCTET;
-    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN_OCTETS, OUT>(
-        ring, $(x.name) + (ga_int64)g * IN_OCTETS * planes.height * planes.width * GA_OCTET, of_group, planes, part,
+//% if shares > 1 then
+    $(share_of { shares = shares })
+//% end
+    const int tile = blockIdx.x - share.blocks, j0 = tile % s.across * COLUMNS, tiles = tile / s.across;
+    const int g = tiles % s.groups, number = tiles / s.groups;
+    const $(x.type) *of_group = weight + share.weight + (ga_int64)g * s.out * s.in_octets * share.taps.by * GA_OCTET;
+    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
+        ring, $(x.name) + (ga_int64)g * s.in_octets * s.height * s.width * GA_OCTET, of_group, s, share,
 //% if moments then
-        i0, j0, end,
+        number * ROWS, j0,
         [&](const float (&sum)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {
-            enum { TILES = $(moments.tiles), ROW_GROUPS = $(moments.groups), ALL = GROUPS * OUT };
-            const int number = (int)(i0 / ROWS), row = number % TILES * ROW_GROUPS + number / TILES;
+            const int row = number % tiles_of_group * row_groups + number / tiles_of_group, all = s.groups.by * s.out;
             conv_tile_moments<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
-                (float *)ring, sum, moments + (ga_int64)row * (2 * ALL) + g * OUT + j0, OUT - j0, ALL);
+                (float *)ring, sum, moments + (ga_int64)row * (2 * all) + g * s.out + j0, s.out - j0, all);
         },
 //% else
-        i0, j0, end, [](const float (&)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {},
+        number * ROWS, j0, [](const float (&)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {},
 //% end
-        [&](ga_int64 i, int j, float (&sums)[8]) {
-            const int image = (int)(i / in_image), place = (int)(i % in_image);
-            const int h = part.h.place + place / part.w.places * $(step.place_h);
-            const int w = part.w.place + place % part.w.places * $(step.place_w);
-            const ga_int64 octet = ((ga_int64)image * GROUPS + g) * OUT_OCTETS + j / GA_OCTET;
-            const ga_int64 first = (octet * RESULTS + h * WIDTH + w) * GA_OCTET;
+        [&](int i, int j, float (&sums)[8]) {
+            const int image = i / share.places, place = i % share.places;
+            const int h = share.h.place + place / share.w.places * s.place_h;
+            const int w = share.w.place + place % share.w.places * s.place_w;
+            const int octet = (g * s.out_octets + j / GA_OCTET) * s.result + h * s.row + w;
+            const ga_int64 first = ((ga_int64)image * s.outputs + octet) * GA_OCTET;
 //% if y.bias then
 #pragma unroll
-            for (int k = 0; k < 8; k++) sums[k] += j + k < OUT ? bias[g * OUT + j + k] : 0;
+            for (int k = 0; k < 8; k++) sums[k] += j + k < s.out ? bias[g * s.out + j + k] : 0;
 //% end
 //% if behind then
             enum { FEW = 8 };
@@ -180,24 +179,22 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ conv2d_octets(fn, params, source, threads, shape, step, part_choice, blocks_each, from, value, store)
-/* $fn: weights in $(shape.groups) groups, as (part, group, $(shape.rows) rows,
- * octets of $(shape.terms) channels, tap, 8)
+//@ conv2d_octets(fn, params, source, threads, from, value, store, shares)
+/* $fn: weights as (share of the places, group, rows, octets of channels, tap, 8)
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { ROWS = $(shape.rows), IN = $(shape.terms), OCTETS = (IN + 7) / 8, GROUPS = $(shape.groups) };
-    enum { HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w) };
-    $part_choice
-    const int taps = part.h.taps * part.w.taps;
-    const ga_int64 n = (ga_int64)GROUPS * ROWS * OCTETS * taps * 8;
-    const ga_int64 first = (ga_int64)(blockIdx.x - part.tiles) * $threads + threadIdx.x;
-    for (ga_int64 k = first; k < n; k += $blocks_each * $threads) {
-        const int tap = (int)(k / 8 % taps), c = (int)(k / 8 / taps % OCTETS) * 8 + (int)(k % 8);
-        const int h = part.h.tap + tap / part.w.taps * $(step.tap_h);
-        const int w = part.w.tap + tap % part.w.taps * $(step.tap_w);
-        const ga_int64 row = k / 8 / taps / OCTETS, g = row / ROWS, i = row % ROWS, from = $from;
-        const real value = c < IN ? $value : (real)0;
-        y[part.weight + k] = $store;
+//% if shares > 1 then
+    $(share_of { shares = shares })
+//% end
+    const int n = s.groups.by * s.rows.by * s.octets.by * share.taps.by * 8;
+#pragma unroll 1
+    for (int k = (blockIdx.x - share.blocks) * $threads + threadIdx.x; k < n; k += s.blocks * $threads) {
+        const int octet = k / 8, at = octet / share.taps, tap = octet % share.taps;
+        const int h = share.h.tap + tap / share.w.taps * s.tap_h, w = share.w.tap + tap % share.w.taps * s.tap_w;
+        const int c = at % s.octets * 8 + k % 8, row = at / s.octets, g = row / s.rows, i = row % s.rows;
+        const ga_int64 from = $from;
+        const real value = c < s.channels ? $value : (real)0;
+        y[share.weight + k] = $store;
     }
 }
 
@@ -247,33 +244,25 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ conv2d_dw_tensor(fn, params, source, threads, shape, step, part_choice, tile, partials)
-/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
- * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), on tensor cores:
- * the places of all images are cut into $partials runs, each with a sum of its own
+//@ conv2d_dw_tensor(fn, params, source, threads, tile, whole)
+/* $fn: the gradient of weights as (run, group, channel x tap, output), on tensor cores:
+ * the places of all images are cut into runs, each with a sum of its own
  * $source */
-GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
-    enum { IN_OCTETS = (IN + GA_OCTET - 1) / GA_OCTET, OUT_OCTETS = (OUT + GA_OCTET - 1) / GA_OCTET };
-    enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns), ALL = B * PLACES };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
-    enum { DOWN = (IN_OCTETS * TAPS * GA_OCTET + ROWS - 1) / ROWS };
-    enum { RUN = ((ALL + $partials - 1) / $partials + GA_DEPTH - 1) / GA_DEPTH * GA_DEPTH };
+GA_KERNEL($threads, $(tile.fit)) $fn($params) {
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
     extern __shared__ __align__(128) ga_byte ring[];
-    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN_OCTETS,
-                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
-    $part_choice
-    const int q0 = blockIdx.x % DOWN * (ROWS / GA_OCTET), j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;
-    const int g = blockIdx.x / DOWN / ACROSS % GROUPS, number = blockIdx.x / DOWN / ACROSS / GROUPS;
-    const int from = number * RUN, to = from + RUN < ALL ? from + RUN : ALL;
-    conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across), IN_OCTETS, OUT_OCTETS, PLACES>(
-        ring, x + (ga_int64)g * IN_OCTETS * planes.height * planes.width * GA_OCTET,
-        dy + (ga_int64)g * OUT_OCTETS * PLACES * GA_OCTET, GROUPS * OUT_OCTETS, planes, part, q0, j0 / GA_OCTET,
-        from, to, [&](int i, int j, float (&value)[8]) {
-            const int q = i / GA_OCTET, c = q / TAPS * GA_OCTET + i % GA_OCTET;
-            if (c >= IN) return;
-            const ga_int64 row = ((ga_int64)number * GROUPS + g) * K + c * TAPS + q % TAPS;
-            ga_put8<OUT % 8 == 0>(y + row * OUT + j, value, OUT - j);
+    const int q0 = blockIdx.x % down * (ROWS / GA_OCTET), tiles = blockIdx.x / down, j0 = tiles % s.across * COLUMNS;
+    const int runs = tiles / s.across, g = runs % s.groups, number = runs / s.groups;
+    const int all = s.images * share.places.by, from = number * run, to = all - from < run ? all : from + run;
+    conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
+        ring, x + (ga_int64)g * s.in_octets * s.height * s.width * GA_OCTET,
+        dy + (ga_int64)g * s.out_octets * s.result * GA_OCTET, s, share, q0, j0 / GA_OCTET, from, to,
+        [&](int i, int j, float (&value)[8]) {
+            const int q = i / GA_OCTET, c = q / share.taps * GA_OCTET + i % GA_OCTET;
+            if (c >= s.in) return;
+            const ga_int64 of_group = (ga_int64)number * s.groups.by + g;
+            const ga_int64 row = of_group * (s.in * share.taps.by) + c * share.taps.by + q % share.taps;
+            ga_put8<$whole>(y + row * s.out + j, value, s.out - j);
         });
 }
 

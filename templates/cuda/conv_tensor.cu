@@ -6,32 +6,46 @@
  * sum are octets: by channels, then by taps. Neighbouring threads copy the octets of neighbouring places. */
 enum { GA_OCTET = 8 };
 
-/* A place: the octet that its first tap reads of channel 0, and where that is in the plane. */
+/* A place: the octet of channel 0 that its first tap reads, and where that is in the plane. */
 struct conv_place {
-    ga_int64 at;
+    const $type *octet;
     int h, w;
 };
 
-/* Place number `place` of a part in an image; with `there` false, a place whose taps are all outside of the plane. */
-GA_DEVICE conv_place conv_place_of(conv_planes p, const conv_part &part, int image, int place, bool there) {
+/* A term of a sum, an octet of channels at a tap: how far from a place's first octet, and how far in the plane; whether
+ * there is such a channel. */
+struct conv_term {
+    int octets, down, right;
+    bool there;
+};
+
+/* Place number `place` of a share in an image; with `there` false, a place whose taps are all outside of the plane. */
+GA_DEVICE conv_place conv_place_of(const $type *x, const conv_sizes &s, const conv_share &share, int image, int place,
+                                   bool there) {
     conv_place to;
-    to.h = place / part.w.places * p.read_h + part.h.from;
-    to.w = place % part.w.places * p.read_w + part.w.from;
-    to.at = ((ga_int64)image * p.channels * p.height + to.h) * p.width + to.w;
+    to.h = place / share.w.places * s.read_h + share.h.from;
+    to.w = place % share.w.places * s.read_w + share.w.from;
+    to.octet = x + ((ga_int64)image * s.image + to.h * s.width + to.w) * GA_OCTET;
     if (!there) to.h = 1 << 30;
     return to;
 }
 
-/* Begins to copy octet q of a place, of a group of IN octets of channels; zeros outside of the plane. */
-template <int IN>
-GA_DEVICE void conv_octet_begin(ga_byte *chunk, const $type *x, conv_planes p, const conv_part &part, conv_place place,
-                                int q) {
-    const int taps = part.h.taps * part.w.taps, tap = q % taps, c = q / taps;
-    const int down = tap / part.w.taps * p.tap_h, right = tap % part.w.taps * p.tap_w;
-    const bool there = (ga_uint32)(place.h + down) < (ga_uint32)p.height &&
-                       (ga_uint32)(place.w + right) < (ga_uint32)p.width && c < IN;
-    const $type *from = x + (place.at + (ga_int64)(c * p.height + down) * p.width + right) * GA_OCTET;
-    ga_copy_begin(chunk, there ? from : x, there ? 16 : 0);
+/* Term number q. */
+GA_DEVICE conv_term conv_term_of(const conv_sizes &s, const conv_share &share, int q) {
+    const int c = q / share.taps, tap = q - c * share.taps.by, row = tap / share.w.taps;
+    conv_term term;
+    term.down = row * s.tap_h;
+    term.right = (tap - row * share.w.taps.by) * s.tap_w;
+    term.octets = (c * s.height + term.down) * s.width + term.right;
+    term.there = c < s.in_octets;
+    return term;
+}
+
+/* Begins to copy what a place has for a term, zeros outside of the plane. */
+GA_DEVICE void conv_octet_begin(ga_byte *chunk, const $type *x, const conv_sizes &s, conv_place place, conv_term term) {
+    const bool there = term.there && (ga_uint32)(place.h + term.down) < (ga_uint32)s.height &&
+                       (ga_uint32)(place.w + term.right) < (ga_uint32)s.width;
+    ga_copy_begin(chunk, there ? place.octet + (ga_int64)term.octets * GA_OCTET : x, there ? 16 : 0);
 }
 
 /* The chunk of octet q of a term in a turned slice. */
@@ -120,60 +134,63 @@ GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2]
 }
 
 //@ conv_product(type)
-/* A tile of a convolution: rows are places of a part from i0 on, columns are OUT outputs from j0 on. weight: of the
- * part and group, rows of octets; x: the first of the group's IN octets of channels. Calls see(sums) once, then
- * store(i, j, value) for each eight outputs of a place inside of the tile; those behind OUT, in the last octet, are
- * zeros. */
-template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int IN, int OUT, typename SEE, typename STORE>
-GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *weight, conv_planes planes,
-                                   const conv_part &part, ga_int64 i0, int j0, ga_int64 places, SEE see, STORE store) {
+/* A tile of a convolution: rows are places of a share from i0 on, columns are outputs of a group from j0 on. weight: of
+ * the share and group, rows of octets; x: the first octet of the group. Calls see(sums) once, then store(i, j, value)
+ * for each eight outputs of a place inside of the tile; those behind the last output, in its octet, are zeros. */
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, typename SEE, typename STORE>
+GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *weight, const conv_sizes &s,
+                                   const conv_share &share, int i0, int j0, SEE see, STORE store) {
     enum { THREADS = DOWN * ACROSS * GA_LANES, TALL = ROWS / DOWN / 16, WIDE = COLUMNS / ACROSS / 16 };
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2, CHUNKS = GA_DEPTH / GA_OCTET };
-    const int in_image = part.h.places * part.w.places, row = threadIdx.x % ROWS, warp = threadIdx.x / GA_LANES;
-    const int terms = IN * part.h.taps * part.w.taps * GA_OCTET;
-    const ga_int64 i = i0 + row;
-    const conv_place place = conv_place_of(planes, part, (int)(i / in_image), (int)(i % in_image), i < places);
+    const int row = threadIdx.x % ROWS, warp = threadIdx.x / GA_LANES, i = i0 + row;
+    const int terms = s.in_octets * share.taps.by * GA_OCTET, places = s.images * share.places.by;
+    const conv_place place = conv_place_of(x, s, share, i / share.places, i % share.places, i < places);
     unsigned short none[1];
     auto begin = [&](int slice, ga_byte *to) {
 #pragma unroll
         for (int n = 0; n < ROWS * CHUNKS / THREADS; n++) {
             const int chunk = n * (THREADS / ROWS) + threadIdx.x / ROWS;
-            conv_octet_begin<IN>(to + ga_chunk<false>(row, chunk), x, planes, part, place, slice * CHUNKS + chunk);
+            conv_octet_begin(to + ga_chunk<false>(row, chunk), x, s, place,
+                             conv_term_of(s, share, slice * CHUNKS + chunk));
         }
-        ga_slice_begin<COLUMNS, THREADS, false, false>(to + A_BYTES, none, weight, terms, j0, OUT, slice * GA_DEPTH,
-                                                       terms);
+        ga_slice_begin<COLUMNS, THREADS, false, GA_WHOLE>(to + A_BYTES, none, weight, terms, j0, s.out,
+                                                          slice * GA_DEPTH, terms);
     };
     float sum[TALL][2 * WIDE][4] = {};
     conv_ring_product<TALL, WIDE, false>(sum, ring, STAGE, A_BYTES, (terms + GA_DEPTH - 1) / GA_DEPTH,
                                          warp % DOWN * (ROWS / DOWN), warp / DOWN * (COLUMNS / ACROSS), begin);
     see(sum);
     conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(ring, sum, [&](int row, int column, float (&value)[8]) {
-        if (i0 + row < places && j0 + column < OUT) store(i0 + row, j0 + column, value);
+        if (i0 + row < places && j0 + column < s.out) store(i0 + row, j0 + column, value);
     });
 }
 
 //@ conv_gradient(type)
 /* A tile of the gradient of a weight: rows are octets from q0 on, columns are outputs from that of octet o0 on, terms
- * are the places from `from` to `to` of all images, IN_IMAGE of each. x, dy: the first of the IN octets of channels and
- * OUT octets of outputs of the group, of `outputs` in an image. Calls store(i, j, value) for each eight outputs of a
- * row of the tile. */
-template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int IN, int OUT, int IN_IMAGE, typename STORE>
-GA_DEVICE void conv_tensor_gradient(ga_byte *ring, const $type *x, const $type *dy, int outputs, conv_planes planes,
-                                    const conv_part &part, int q0, int o0, int from, int to, STORE store) {
+ * are the places from `from` to `to` of all images. x, dy: the first octet of the group. Calls store(i, j, value) for
+ * each eight outputs of a row of the tile. */
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, typename STORE>
+GA_DEVICE void conv_tensor_gradient(ga_byte *ring, const $type *x, const $type *dy, const conv_sizes &s,
+                                    const conv_share &share, int q0, int o0, int from, int to, STORE store) {
     enum { WARPS = DOWN * ACROSS, TALL = ROWS / DOWN / 16, WIDE = COLUMNS / ACROSS / 16 };
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2 };
     static_assert(GA_DEPTH == GA_LANES, "a lane has a place of a slice");
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
+    conv_term terms[ROWS / GA_OCTET / WARPS];
+#pragma unroll
+    for (int n = 0; n < ROWS / GA_OCTET / WARPS; n++) terms[n] = conv_term_of(s, share, q0 + n * WARPS + warp);
     auto begin = [&](int slice, ga_byte *stage) {
-        const int p = from + slice * GA_DEPTH + lane, image = p / IN_IMAGE, in_image = p % IN_IMAGE;
-        const conv_place place = conv_place_of(planes, part, image, in_image, p < to);
+        const int p = from + slice * GA_DEPTH + lane, image = p / share.places, in_image = p % share.places;
+        const conv_place place = conv_place_of(x, s, share, image, in_image, p < to);
+        const $type *first = dy + ((ga_int64)image * s.outputs + o0 * share.places.by + in_image) * GA_OCTET;
 #pragma unroll
-        for (int q = warp; q < ROWS / GA_OCTET; q += WARPS)
-            conv_octet_begin<IN>(conv_turned_chunk(stage, lane, q), x, planes, part, place, q0 + q);
+        for (int n = 0; n < ROWS / GA_OCTET / WARPS; n++)
+            conv_octet_begin(conv_turned_chunk(stage, lane, n * WARPS + warp), x, s, place, terms[n]);
 #pragma unroll
-        for (int q = warp; q < COLUMNS / GA_OCTET; q += WARPS) {
-            const bool there = o0 + q < OUT && p < to;
-            const $type *at = dy + (((ga_int64)image * outputs + o0 + q) * IN_IMAGE + in_image) * GA_OCTET;
+        for (int n = 0; n < COLUMNS / GA_OCTET / WARPS; n++) {
+            const int q = n * WARPS + warp;
+            const bool there = o0 + q < s.out_octets && p < to;
+            const $type *at = first + (ga_int64)(q * share.places.by) * GA_OCTET;
             ga_copy_begin(conv_turned_chunk(stage + A_BYTES, lane, q), there ? at : dy, there ? 16 : 0);
         }
     };
@@ -182,6 +199,6 @@ GA_DEVICE void conv_tensor_gradient(ga_byte *ring, const $type *x, const $type *
     conv_ring_product<TALL, WIDE, true>(sum, ring, STAGE, A_BYTES, slices, warp % DOWN * (ROWS / DOWN),
                                         warp / DOWN * (COLUMNS / ACROSS), begin);
     conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(ring, sum, [&](int i, int column, float (&value)[8]) {
-        if (o0 + column / GA_OCTET < OUT) store(q0 * GA_OCTET + i, o0 * GA_OCTET + column, value);
+        if (o0 + column / GA_OCTET < s.out_octets) store(q0 * GA_OCTET + i, o0 * GA_OCTET + column, value);
     });
 }

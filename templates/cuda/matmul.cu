@@ -60,16 +60,15 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
 //% end
 }
 
-//@ tensor(fn, params, source, threads, shape, tile, a, b, c, behind, sums, of)
-/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), on tensor cores
+//@ tensor(fn, params, source, threads, tile, a, b, c, behind, sums, of)
+/* $fn: a product on tensor cores
  * $source */
 GA_KERNEL($threads$(tile.at_least)) $fn($params) {
-    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
-    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $(c.all);
+    const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned), ALL = $(c.all);
     extern __shared__ __align__(128) ga_byte ring[];
-    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD,
-                      $of>(
-        ring, a, $(a.stride), b, $(b.stride), M, N, K,
+    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, $(a.lies), B_TURNED,
+                      $(b.lies), $of>(
+        ring, a, b, size,
 //% if sums then
         [&](int n, const ga_few<float, 4> &total) {
             $(totals { c = c, sums = sums })
@@ -86,9 +85,9 @@ GA_KERNEL($threads$(tile.at_least)) $fn($params) {
 //% if behind then
 enum { FEW = 8 };
 //% end
-const ga_int64 first = (ga_int64)row * $(c.row) + column;
+const ga_int64 first = (ga_int64)row * size.c_row + column;
 //% if c.bias then
-ga_add8<ALL>(sums, bias + column, N - column);
+ga_add8<ALL>(sums, bias + column, size.N - column);
 //% end
 //% if c.drops then
 const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows),
@@ -96,25 +95,25 @@ const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration,
 #pragma unroll
 for (int k = 0; k < 8; k++) {
     const real value = sums[k];
-    sums[k] = ga_dropped(z, row % $(c.drops.rows) * N + column + k, $(c.drops.value));
+    sums[k] = ga_dropped(z, row % $(c.drops.rows) * size.N + column + k, $(c.drops.value));
 }
 //% end
 //% if behind then
 $(behind.reads)
 //% if behind.both then
-ga_put8<ALL>(c + first, sums, N - column);
+ga_put8<ALL>(c + first, sums, size.N - column);
 //% end
 #pragma unroll
-for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
+for (int k = 0; k < FEW && (ALL || column + k < size.N); k++) {
     const real value = sums[k];
     $(behind.lines)
 }
-ga_put8<ALL>($(behind.to) + first, sums, N - column);
+ga_put8<ALL>($(behind.to) + first, sums, size.N - column);
 //% else
 //% if c.add then
-if (add) ga_add8<ALL>(sums, c + first, N - column);
+if (add) ga_add8<ALL>(sums, c + first, size.N - column);
 //% end
-ga_put8<ALL>(c + first, sums, N - column);
+ga_put8<ALL>(c + first, sums, size.N - column);
 //% end
 
 //@ totals(c, sums)
@@ -127,11 +126,10 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, shape, blocks, cluster, in_parts, a, b, c, behind, sums)
-/* $fn by boxes
+//@ boxes(fn, params, cluster, a, b, c, behind, sums)
+/* $fn: a product by boxes
  * Eight neighbours of its result, the tiles that blocks have whole, those that came in parts. */
 GA_DEVICE void $(fn)_row($(params.row)) {
-    enum { N = $(shape.N) };
     const bool ALL = true;
     $(row { c = c, behind = behind })
 }
@@ -139,27 +137,25 @@ GA_DEVICE void $(fn)_row($(params.row)) {
 GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
     extern __shared__ __align__(128) ga_byte memory[];
-    ga_boxes_product<ga_run<$(shape.M), $(shape.N), $(shape.K), $blocks, $cluster>, A_TURNED, B_TURNED>(
-        memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, parts,
+    ga_boxes_product<$cluster, A_TURNED, B_TURNED>(
+        memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, parts,
         [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
 }
-//% if in_parts then
 
 GA_KERNEL(256) $(fn)_parts($(params.parts)) {
-    ga_parts_sum<ga_run<$(shape.M), $(shape.N), $(shape.K), $blocks, $cluster>>(
-        parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+    ga_parts_sum<$cluster>(
+        size, parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
 }
-//% end
 //% if sums then
 
 /* The sums of $(sums.array) over the terms: in parts of the terms, then those of the parts. */
 GA_KERNEL(256) $(fn)_sums($(params.sums)) {
     __shared__ float teams[GA_TERM_TEAMS][64];
-    ga_terms_sum<$(sums.count), $(shape.K), $(sums.parts)>(teams, parts, $(sums.array), $(sums.stride));
+    ga_terms_sum(teams, parts, $(sums.array), size.$(sums.array)_row, $(sums.count), size.K, size.term_parts);
 }
 
 GA_KERNEL(256) $(fn)_totals($(params.parts)) {
-    ga_terms_total<$(sums.count), $(sums.parts)>(parts, [&](int n, const ga_few<float, 4> &total) {
+    ga_terms_total(parts, $(sums.count), size.term_parts, [&](int n, const ga_few<float, 4> &total) {
         $(totals { c = c, sums = sums })
     });
 }

@@ -1,22 +1,20 @@
 // pointwise: formulas for each element by itself.
 
-//@ map(fn, params, source, threads, n, formula, loads, store)
+//@ map(fn, params, source, threads, formula, loads, store)
 /* $fn: $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    const ga_int64 n = $(n)ll;
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         $loads
         $store
     }
 }
 
-//@ map_few(fn, params, source, threads, n, formula, few, rest, reads, loads, store)
+//@ map_few(fn, params, source, threads, formula, few, rest, reads, loads, store)
 /* $fn: $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { FEW = $few };
-    const ga_int64 n = $(n)ll;
     for (ga_int64 first = ga_thread_first() * FEW; first < n; first += ga_thread_count() * FEW) {
         $reads
 #pragma unroll

@@ -14,27 +14,29 @@ GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0, int block = blockId
 /* The block's tile of ROWS x COLUMNS by DOWN x ACROSS warps; calls store(i, j, value) for each eight neighbours that
  * begin inside of C. A sum takes 16 terms at a time, upwards, so its bits depend on no tile. The blocks of the first
  * column (row) also sum the operand OF over the terms, and call put(i, sums) for each four of its rows (columns). */
-template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool A_ODD, bool B_TURNED, bool B_ODD, int OF,
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, int A_LIES, bool B_TURNED, int B_LIES, int OF,
           typename PUT, typename STORE>
-GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, const $type *b, int b_stride, int M,
-                                 int N, int K, PUT put, STORE store) {
+GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, const $type *b, const product_sizes &size, PUT put,
+                                 STORE store) {
+    const int M = size.M, N = size.N, K = size.K;
     enum { THREADS = DOWN * ACROSS * GA_LANES, TALL = ROWS / DOWN / 16, WIDTH = COLUMNS / ACROSS };
     enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2 };
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
     const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH, slices = (K + GA_DEPTH - 1) / GA_DEPTH;
     int i0, j0;
     ga_tile_place<ROWS, COLUMNS>(M, N, i0, j0);
-    unsigned short a_held[A_ODD ? ROWS * GA_DEPTH / THREADS : 1], b_held[B_ODD ? COLUMNS * GA_DEPTH / THREADS : 1];
+    unsigned short a_held[A_LIES == GA_ODD ? ROWS * GA_DEPTH / THREADS : 1];
+    unsigned short b_held[B_LIES == GA_ODD ? COLUMNS * GA_DEPTH / THREADS : 1];
     auto begin = [&](int slice) {
         ga_byte *stage = ring + slice % GA_STAGES * STAGE;
         const int k0 = slice * GA_DEPTH;
-        ga_slice_begin<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held, a, a_stride, i0, M, k0, K);
-        ga_slice_begin<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held, b, b_stride, j0, N, k0, K);
+        ga_slice_begin<ROWS, THREADS, A_TURNED, A_LIES>(stage, a_held, a, size.a_row, i0, M, k0, K);
+        ga_slice_begin<COLUMNS, THREADS, B_TURNED, B_LIES>(stage + A_BYTES, b_held, b, size.b_row, j0, N, k0, K);
     };
     auto end = [&](int slice) {
         ga_byte *stage = ring + slice % GA_STAGES * STAGE;
-        ga_slice_end<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held);
-        ga_slice_end<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held);
+        ga_slice_end<ROWS, THREADS, A_TURNED, A_LIES>(stage, a_held);
+        ga_slice_end<COLUMNS, THREADS, B_TURNED, B_LIES>(stage + A_BYTES, b_held);
     };
     enum { SUMMED = OF == GA_OF_A ? ROWS : COLUMNS };
     const bool has_sums = OF == GA_OF_A ? j0 == 0 : OF == GA_OF_B && i0 == 0;

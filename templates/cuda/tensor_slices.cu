@@ -6,6 +6,10 @@
 
 enum { GA_DEPTH = 32, GA_STAGES = 4 };
 
+/* How rows of an operand lie in memory: they begin at whole chunks of 16 bytes and are whole ones, they only begin so, or
+ * they begin anywhere. */
+enum { GA_WHOLE, GA_BEGUN, GA_ODD };
+
 /* Where 16 bytes of a slice lie: rows along the sum are of 64 bytes; a turned slice has panels of 64 neighbours, each
  * term a row of 128 bytes. The chunks of a row are swapped, so that eight rows at one chunk are in different banks. */
 template <bool TURNED> GA_DEVICE int ga_chunk(int row, int chunk) {
@@ -14,25 +18,25 @@ template <bool TURNED> GA_DEVICE int ga_chunk(int row, int chunk) {
 
 /* Begins the copy of a slice: EXTENT rows (columns) of the operand from i0 on, its terms from k0 on; zeros beyond.
  * TURNED: the elements of one term are neighbours in memory, `stride` apart from those of the next one; else the terms
- * of one row are. ODD: rows of memory do not begin at whole chunks of 16 bytes; threads hold their elements until ga_slice_end,
- * so that these come beside the products, too. */
-template <int EXTENT, int THREADS, bool TURNED, bool ODD, int HELD>
+ * of one row are. Of odd rows threads hold their elements until ga_slice_end, so that these come beside the products,
+ * too. */
+template <int EXTENT, int THREADS, bool TURNED, int LIES, int HELD>
 GA_DEVICE void ga_slice_begin(ga_byte *slice, unsigned short (&held)[HELD], const $type *x, int stride, int i0,
                               int extent, int k0, int depth) {
 #pragma unroll
-    for (int n = 0; n < EXTENT * GA_DEPTH / 8 / THREADS && !ODD; n++) {
+    for (int n = 0; n < EXTENT * GA_DEPTH / 8 / THREADS && LIES != GA_ODD; n++) {
         const int s = n * THREADS + threadIdx.x, panel = TURNED ? s / (8 * GA_DEPTH) : 0;
         const int row = TURNED ? s / 8 % GA_DEPTH : s / 4, chunk = TURNED ? s % 8 : s % 4;
         const int i = i0 + (TURNED ? panel * 64 + chunk * 8 : row), k = k0 + (TURNED ? row : chunk * 8);
         const bool there = i < extent && k < depth;
-        const int along = TURNED ? extent : depth, rest = along - (TURNED ? i : k); /* elements of its row of memory */
-        const int count = along % 8 == 0 || rest >= 8 ? 8 : rest;
+        const int rest = TURNED ? extent - i : depth - k; /* elements of its row of memory */
+        const int count = LIES == GA_WHOLE || rest >= 8 ? 8 : rest;
         const $type *from = x + (TURNED ? (ga_int64)k * stride + i : (ga_int64)i * stride + k);
         ga_copy_begin(slice + panel * (128 * GA_DEPTH) + ga_chunk<TURNED>(row, chunk), there ? from : x,
                       there ? 2 * count : 0);
     }
 #pragma unroll
-    for (int n = 0; n < HELD && ODD; n++) {
+    for (int n = 0; n < HELD && LIES == GA_ODD; n++) {
         const int s = n * THREADS + threadIdx.x;
         const int i = i0 + (TURNED ? s % EXTENT : s / GA_DEPTH), k = k0 + (TURNED ? s / EXTENT : s % GA_DEPTH);
         const $type *from = x + (TURNED ? (ga_int64)k * stride + i : (ga_int64)i * stride + k);
@@ -40,10 +44,10 @@ GA_DEVICE void ga_slice_begin(ga_byte *slice, unsigned short (&held)[HELD], cons
     }
 }
 
-template <int EXTENT, int THREADS, bool TURNED, bool ODD, int HELD>
+template <int EXTENT, int THREADS, bool TURNED, int LIES, int HELD>
 GA_DEVICE void ga_slice_end(ga_byte *slice, const unsigned short (&held)[HELD]) {
 #pragma unroll
-    for (int n = 0; n < HELD && ODD; n++) {
+    for (int n = 0; n < HELD && LIES == GA_ODD; n++) {
         const int s = n * THREADS + threadIdx.x;
         const int i = TURNED ? s % EXTENT : s / GA_DEPTH, k = TURNED ? s / EXTENT : s % GA_DEPTH;
         const int panel = TURNED ? i / 64 * (128 * GA_DEPTH) : 0, element = TURNED ? i % 64 : k;

@@ -219,4 +219,34 @@ function devices.events_of(log, kind)
     return list
 end
 
+-- The name of the kernel, in capitals, that a function of launch.c with this body launches, by the table of twins if it
+-- has one.
+local function launched(launch, body)
+    local twin = body:match "launch_chosen%(q, (T_[%w_]+)"
+    if twin then body = launch:match("%[" .. twin .. "%] = (%b{})") end
+    return body:match "%f[%w]K_([%w_]+)"
+end
+
+--- The functions of a program that launch kernels: { name, the kernel's in capitals }.
+function devices.launches(p)
+    local launch, list = host.read(p.folder .. "/launch.c"), {}
+    for name, body in launch:gmatch "\nstatic void ([%w_]+)%(queue (.-\n}\n)" do
+        local kernel = launched(launch, body)
+        if kernel then list[#list + 1] = { name, kernel } end
+    end
+    return list
+end
+
+--- The text of the kernel that the function `name`_SIZES of a program launches.
+function devices.kernel_of(p, name)
+    for _, function_of in ipairs(devices.launches(p)) do
+        if function_of[1]:find("^" .. name .. "_%d[%dx]*$") then
+            for kernel, text in host.read(p.folder .. "/kernels.cu"):gmatch "\nGA_KERNEL%b() ([%w_]+)(%(.-\n}\n)" do
+                if kernel:upper() == function_of[2] then return text end
+            end
+        end
+    end
+    error("no kernel for " .. name)
+end
+
 return devices

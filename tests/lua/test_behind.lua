@@ -167,16 +167,16 @@ end
 
 add("a kernel on tensor cores reads and writes eight neighbours at once, both results where both are read", function(t)
     local programs = devices.open(t)
-    local text = host.read(build_on_device(t, programs, "bf16", "whole").folder .. "/kernels.cu")
-    local function kernel(name) return text:match(name .. "_[%dx]+%(.-\n}\n") end
+    local p = build_on_device(t, programs, "bf16", "whole")
+    local function kernel(name) return devices.kernel_of(p, name) end
     local gelu, residual = kernel "linear_gelu", kernel "linear_add"
-    t.contains(gelu, "ga_put8<ALL>(c + first, sums, N - column);")
-    t.contains(gelu, "ga_put8<ALL>(behind + first, sums, N - column);")
+    t.contains(gelu, "ga_put8<ALL>(c + first, sums, size.N - column);")
+    t.contains(gelu, "ga_put8<ALL>(behind + first, sums, size.N - column);")
     t.contains(residual, ", ALL = true;")
     t.contains(residual, "ga_read<FEW>(with_1 + first)")
     t.equal(residual:find("behind", 1, true), nil)
     t.contains(kernel "linear_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
-    text = host.read(build_on_device(t, programs, "bf16", "views").folder .. "/kernels.cu")
+    p = build_on_device(t, programs, "bf16", "views")
     t.contains(kernel "linear_positions", "= ga_read<FEW>(with_1 + (int)first % 240);")
     t.contains(kernel "linear_mul", "= with_1[(int)first / 40];")
     t.contains(kernel "linear_transpose_add", "with_1[(int)i / 200 * 200")
@@ -194,8 +194,8 @@ end)
 
 add("convolutions and batchnorm have what stands behind them in their kernels", function(t)
     local programs = devices.open(t)
-    local text = host.read(build_on_device(t, programs, "bf16", "planes").folder .. "/kernels.cu")
-    local function kernel(name) return assert(text:match(" " .. name .. "_%d[%dx]*%(.-\n}\n"), name) end
+    local p = build_on_device(t, programs, "bf16", "planes")
+    local function kernel(name) return devices.kernel_of(p, name) end
     t.contains(kernel "conv2d_tanh", "ga_put8<true>(y + first, sums, 8);")
     t.contains(kernel "conv2d_gelu", "ga_put8<true>(behind + first, sums, 8);")
     t.contains(kernel "conv2d_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")

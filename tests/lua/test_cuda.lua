@@ -273,10 +273,10 @@ add("ranks that divide state and gradients equal one", function(t)
         optimizer = '{ "adafactor", lr = 1e-2, ema = 0.9 }' }, { 0 })
 end)
 
--- The function of a call by its name in the plan.
+-- The kernel of a call by its name in the plan.
 local function function_of(programs, p, call)
     for _, kernel in ipairs(programs.plan(p).kernels) do
-        if kernel.name == call then return kernel.fn end
+        if kernel.name == call then return kernel.kernel or kernel.fn end
     end
     error("no call " .. call)
 end

@@ -248,4 +248,50 @@ train     { updates = 3, seed = 5 }
     end
 end)
 
+-- Quotients and remainders by sizes (templates/cuda/divisor.cu): divisors as the host makes them, divisions as kernels do.
+local HOST = [[
+#include <stdint.h>
+#include <stdio.h>
+LAUNCH
+int main(void) {
+    const int others[] = {1000, 1001, 4097, 50257, 65535, 65536, 65537, 1 << 30, (1 << 30) - 1};
+    for (int by = 1; by <= 600; by++) {
+        const ga_divisor d = divisor(by <= 591 ? by : others[by - 592]);
+        printf("{%d, %d, %uu},\n", d.by, d.shift, d.times);
+    }
+    return 0;
+}
+]]
+local DEVICE = [[
+#include <cstdio>
+#define GA_DEVICE static inline
+static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+KERNELS
+static const ga_divisor all[] = {
+#include "divisors.h"
+};
+int main() {
+    for (const ga_divisor d : all)
+        for (int k = 0; k < 4000; k++) {
+            const long long near[] = {k, (long long)d.by * k - 1, (long long)d.by * k, 0x7fffffffll - k};
+            for (long long n : near)
+                if (n >= 0 && n <= 0x7fffffff && ((int)n / d != n / d.by || (int)n % d != n % d.by))
+                    return std::printf("%lld / %d\n", n, d.by), 1;
+        }
+}
+]]
+
+add("divisions by sizes are exact", function(t)
+    local divisor = require "base.template".embedded "templates/cuda/divisor.cu"
+    local folder = t.temp()
+    local function write(file, text, name, block)
+        t.write(folder .. "/" .. file, (text:gsub(name, function() return divisor(block, {}).text end)))
+    end
+    write("host.c", HOST, "LAUNCH", "divisor_launch")
+    write("device.cpp", DEVICE, "KERNELS", "divisor")
+    t.shell(("cd %s && cc -Wall -Wextra -Werror host.c -o host && ./host > divisors.h && c++ -O1 -Wall -Wextra -Werror "
+        .. "device.cpp -o device"):format(folder))
+    t.equal(t.run { folder .. "/device" }.out, "")
+end)
+
 return tests

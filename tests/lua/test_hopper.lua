@@ -156,9 +156,9 @@ add("each block with copies of its own of what the blocks of a cluster share has
     local programs, environment = devices.open(t)
     local p, folder, settings = build(t, programs, "small", "bf16", "cuda"), t.temp(), forced()
     local text, count = host.read(p.folder .. "/kernels.cu"):gsub(
-        "ga_slice_copy<CLUSTER, WIDE, B_TURNED>%(slice %+ GA_A_BYTES %+ j %* 128, b, full %+ place, j0 %+ j, k0%);",
+        "ga_slice_copy<CLUSTER, WIDE, B_TURNED>%(slice %+ GA_A_BYTES %+ j %* 128, b, full %+ place, j0 %+ j, s %* GA_DEEP%);",
         "for (int at = 0; at < GA_WIDE; at += WIDE)\n"
-            .. "ga_slice_copy<1, WIDE, B_TURNED>(slice + GA_A_BYTES + at * 128, b, full + place, j0 + at, k0);")
+            .. "ga_slice_copy<1, WIDE, B_TURNED>(slice + GA_A_BYTES + at * 128, b, full + place, j0 + at, s * GA_DEEP);")
     t.equal(count, 1)
     t.write(folder .. "/kernels.cu", text)
     settings[#settings + 1] = "GAGEN_KERNELS=" .. folder
@@ -206,7 +206,7 @@ local WRONG = {
     { "% GA_RING, block);", "% GA_RING, (int)(blockIdx.x % CLUSTER));", "a product may still read" },
     { "ga_registers_more<232>", "ga_registers_more<240>", "setmaxnreg: %d+ registers of 65536" },
     { "(ga_uint64)1 << 62;", "(ga_uint64)2 << 62;", "a descriptor without the swizzle of 128 bytes" },
-    { "ga_gate_init(empty + place, 2 * RUN::IN_CLUSTER);", "ga_gate_init(empty + place, 2);", "device: " },
+    { "ga_gate_init(empty + place, 2 * CLUSTER);", "ga_gate_init(empty + place, 2);", "device: " },
     { "ring + n % GA_RING * GA_SLICE_BYTES;", "ring + (n + 1) % GA_RING * GA_SLICE_BYTES;", "wgmma: operand a" },
     { "(1 << BLOCKS) - 1", "1", "device: " },
     { "while (!ga_gate_opens(gate, phase)) {", "if (!ga_gate_opens(gate, phase)) {", "device: " },
@@ -396,17 +396,22 @@ end)
 
 add("as PTX clusters of two copy to both of their blocks, and products of one row of tiles are clusters of one", function(t)
     local programs, _, build_folder = devices.open(t)
-    local text = host.read(build(t, programs, "layouts", "bf16", "cuda").folder .. "/kernels.cu")
+    local p = build(t, programs, "layouts", "bf16", "cuda")
+    local text = host.read(p.folder .. "/kernels.cu")
     text = text:gsub("\nGA_KERNEL.-\n}\n", function(kernel) return not kernel:find "_boxes%(" and "\n" or nil end)
     local path, of = t.temp() .. "/kernels.cu", { ["1"] = 0, ["2"] = 0 }
     t.write(path, text)
     local result = t.run { build_folder .. "/device/nvrtc_check", "--ptx", path, "90a" }
     if result.status == 77 then t.not_run("no libnvrtc here") end
     t.equal(result.status, 0, result.err)
+    local rows = {}             -- of the result of a twin
+    for name, twin in host.read(p.folder .. "/launch.c"):gmatch '= {%.name = "([%w_]+)",%s+%.twin = "([%w_]+)"' do
+        rows[twin .. "_boxes"] = tonumber(name:match "_(%d+)x%d+x%d+$")
+    end
     for name, body in result.out:gmatch "%.entry ([%w_]+)%(.-%)([^{]*%b{})" do
         local blocks = body:match "%.reqnctapercluster (%d)"
         of[blocks] = of[blocks] + 1
-        t.equal(blocks, tonumber(name:match "_(%d+)x%d+x%d+_boxes") > 128 and "2" or "1")
+        t.equal(blocks, rows[name] > 128 and "2" or "1")
         t.equal(body:find(".multicast::cluster [", 1, true) ~= nil, blocks == "2")
         assert(body:find("wgmma.mma_async", 1, true), name)
     end

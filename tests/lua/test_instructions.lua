@@ -23,7 +23,7 @@ local SPECS = {
 }
 
 -- Kinds of large kernels that have no twin for sm_90a: there, too, they use mma.sync and cp.async.
-local WITHOUT_TWIN = { attend_dx = true, conv2d = true, conv2d_dx = true, conv2d_dw = true }
+local WITHOUT_TWIN = { conv2d = true, conv2d_dx = true, conv2d_dw = true }
 
 -- Ends of the names of the kernels of a twin (runtime/device/twins.h).
 local TWIN = { "_boxes", "_parts", "_sums", "_totals" }
@@ -43,12 +43,16 @@ local function kernels_of(text, wanted)
     end))
 end
 
--- The names of kernels; in `make test` one of each kind, as those of other shapes have the same text.
+-- The kernel that a function of the plan launches.
+local function kernel_of(entry) return entry.kernel or entry.fn end
+
+-- The names of kernels; in `make test` one of each kind.
 local function chosen(t, plan)
     local names, kinds = {}, {}
     for _, kernel in ipairs(plan.kernels) do
-        local kind = kernel.fn:gsub("_%d.*", "")
-        if t.all or not kinds[kind] then names[kernel.fn], kinds[kind] = true, true end
+        local name = kernel_of(kernel)
+        local kind = name:gsub("_%d.*", "")
+        if t.all or not kinds[kind] then names[name], kinds[kind] = true, true end
     end
     return names
 end
@@ -79,8 +83,8 @@ end
 
 -- A large kernel, or its twin, has products on tensor cores and copies that run beside them.
 local function check_large(t, kernel, own, arch)
-    local twin = own[kernel.fn .. "_boxes"]
-    local product = twin or own[kernel.fn]
+    local twin = own[kernel_of(kernel) .. "_boxes"]
+    local product = twin or own[kernel_of(kernel)]
     assert(twin or arch == "80" or WITHOUT_TWIN[kernel.kind], kernel.fn .. " has no twin for sm_90a")
     assert(product[twin and "wgmma" or "mma"] > 0, kernel.fn .. " has no product on tensor cores")
     assert(product[twin and "boxes" or "async"] > 0, kernel.fn .. " has no copy beside its products")
@@ -93,7 +97,8 @@ local function check(t, spec, arch)
     local kernels, plan = compiled(t, spec, arch)
     local large, wide, narrow = 0, 0, 0
     for _, kernel in ipairs(plan.kernels) do
-        local own = kernels[kernel.fn] and launched(kernels, kernel.fn) or {}
+        local name = kernel_of(kernel)
+        local own = kernels[name] and launched(kernels, name) or {}
         if next(own) and kernel.flops >= LARGE and kernel.role ~= "boundary" then
             large = large + 1
             check_large(t, kernel, own, arch)

@@ -47,7 +47,7 @@ add("instructions are counted by kind and width", function(t)
     local folder = t.temp()
     t.write(folder .. "/cuobjdump", [[#!/bin/sh
 cat <<'END'
-		Function : relu_16x64
+		Function : relu_n
         /*0000*/                   MOV R1, c[0x0][0x28] ;                  /* 0x00000a0000017a02 */
                                                                            /* 0x000fe40000000f00 */
         /*0010*/              @!P0 LDG.E.128 R4, [R2.64] ;                 /* 0x0000000402048981 */

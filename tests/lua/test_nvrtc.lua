@@ -36,7 +36,7 @@ end
 -- compares them by. None of them may spill either.
 local function twins_of(folder)
     local names = { made_up = true, greatest = true, different = true }
-    for name in host.read(folder .. "/launch.c"):gmatch '{%.name = "([%w_]+)"' do
+    for name in host.read(folder .. "/launch.c"):gmatch '%.twin = "([%w_]+)"' do
         for _, part in ipairs { "boxes", "parts", "sums", "totals" } do names[name .. "_" .. part] = true end
     end
     return function(name) return names[name] end

@@ -156,9 +156,10 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     elseif few and table.concat(loads):find "%f[%w_]i%f[^%w_]" then
         table.insert(loads, 1, ("const %s i = first + k;"):format(target.int64))
     end
-    return { n = graph.elements(graph.written(written)), formula = formula_of(node, list, shown), width = width,
-        few = few and few.count, rest = few and few.rest, reads = few and text.block(table.concat(few.reads, "\n")),
-        loads = text.block(table.concat(loads, "\n")), store = text.block(store) }
+    return { n = not kernel.sizes and graph.elements(graph.written(written)) or nil,
+        formula = formula_of(node, list, shown), width = width, few = few and few.count, rest = few and few.rest,
+        reads = few and text.block(table.concat(few.reads, "\n")), loads = text.block(table.concat(loads, "\n")),
+        store = text.block(store) }
 end
 
 -- The block of a pointwise kernel with these arguments.
@@ -245,7 +246,8 @@ end
 -- `half` if it has 16 bits.
 local function helper_text(kernel, context, target)
     local out = {}
-    for name, told in (ops.helper(kernel.node, target, kernel) or ""):gmatch("([%w_]+)(:?%S*)") do
+    local names = (kernel.sizes and kernel.sizes.types or "") .. " " .. (ops.helper(kernel.node, target, kernel) or "")
+    for name, told in names:gmatch("([%w_]+)(:?%S*)") do
         if not context.helpers[name] then
             local file, half = ("%s/%s%s"):format(target.folder, name, target.extension), context.half
             local arguments = told ~= "" and { half = half and text.ident(half) or false,
@@ -266,9 +268,9 @@ end
 -- Most statement names in a kernel's name; of a longer list the first and the last are used.
 local MOST_WORDS = 3
 
--- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu".
-local function op_name(node)
-    local list, own = node.statements or node.behind and node.behind.statements, node.op
+-- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu". own: the name of the node's op.
+local function op_name(node, own)
+    local list = node.statements or node.behind and node.behind.statements
     if node.drops then own = own .. "_dropout" end
     if not list then return own end
     local words = words_of(list)
@@ -285,15 +287,17 @@ local function function_name(node, op)
         local g = op.gemm(node)
         shape = { g.M, g.N, g.K }
     end
-    return #shape > 0 and op_name(node) .. "_" .. table.concat(shape, "x") or op_name(node)
+    local own = op_name(node, node.op)
+    return #shape > 0 and own .. "_" .. table.concat(shape, "x") or own
 end
 
 -- The text of a kernel's function, named `name`.
 local function function_text(kernel, name, block, file, arguments, context)
-    local target = context.target
+    local target, list = context.target, ordered.copy(kernel.parameters)
+    for i, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do list[#kernel.parameters + i] = size[1] end
     local open = target.open(name, kernel.launch)
     arguments.fn = text.ident(name)
-    arguments.params = text.block(target.wrap("", open, kernel.parameters, ""):sub(#open + 1))
+    arguments.params = text.block(target.wrap("", open, list, ""):sub(#open + 1))
     arguments.source = text.comment("templates/" .. file)
     return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
 end
@@ -317,29 +321,60 @@ local function add_values(parts, values, keys)
     return true
 end
 
+-- The values of a kernel's sizes, as the host writes them.
+local function sizes_text(kernel)
+    return table.concat(ordered.collect(kernel.sizes and kernel.sizes.list or {}, function(size)
+        return type(size[2]) == "table" and table.concat(size[2], ", ") or size[2]
+    end), "\n")
+end
+
 -- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
 -- an argument of the template is no plain value. The calls of a block have arguments of the same names.
 local function template_key(kernel, name, block, file, arguments, functions)
     local where = file .. ": " .. block
     local names = functions.names_of[where] or ordered.keys(arguments)
     functions.names_of[where] = names
-    local parts = { where, name, table.concat(kernel.parameters, ", ") }
+    local parts = { where, name, table.concat(kernel.parameters, ", "), sizes_text(kernel) }
     local launch = kernel.launch or {}
     local known = add_values(parts, arguments, names) and add_values(parts, launch, ordered.keys(launch))
     return known and table.concat(parts, "\n") or nil
 end
 
--- The function for these template arguments: an existing one of the same text, or a new one in context.functions.
-local function function_with(kernel, node, wanted, block, file, arguments, context)
+-- The function of this text for these template arguments: a known one, or a new one.
+local function with_text(kernel, wanted, more, block, file, arguments, context)
     local functions = context.functions
     local body = function_text(kernel, wanted, block, file, arguments, context)
-    local key = body .. (kernel.launch and kernel.launch.blocks or "")
+    local key = body .. more
     local found = functions.by_text[key]
     if not found then
         found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters }
         if found.name ~= wanted then body = function_text(kernel, found.name, block, file, arguments, context) end
         found.text = helper_text(kernel, context, context.target) .. body
         functions.by_text[key] = found
+    end
+    return found
+end
+
+-- The function for these template arguments: an existing one of the same text, or a new one in context.functions. With
+-- sizes it launches a kernel that functions of other sizes launch, too.
+local function function_with(kernel, node, wanted, block, file, arguments, context)
+    local functions, blocks = context.functions, kernel.launch and kernel.launch.blocks or ""
+    local found
+    if not kernel.sizes then
+        found = with_text(kernel, wanted, blocks, block, file, arguments, context)
+    else
+        local name = op_name(node, kernel.sizes.op or node.op) .. kernel.sizes.kind
+        local own = with_text(kernel, name, "", block, file, arguments, context)
+        local key = table.concat({ wanted, own.name, blocks, sizes_text(kernel) }, "\n")
+        found = functions.by_text[key]
+        if not found then
+            found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters,
+                kernel = own, sizes = kernel.sizes }
+            functions.by_text[key] = found
+        end
+    end
+    if not found.listed then
+        found.listed = true
         functions.list[#functions.list + 1] = found
     end
     return found
@@ -362,7 +397,8 @@ local function function_of(kernel, node, op, context)
 end
 
 --- A table for kernels.make that collects the functions of a program: `list` has { name, text, launch, parameters } in
---- the order of kernels.c.
+--- the order of kernels.c. One that launches a kernel with its sizes has no text, but kernel, of the same form, and
+--- sizes.
 function kernels.functions()
     return { list = {}, by_arguments = {}, names_of = {}, by_text = {}, names = {}, tables = { names = {} } }
 end

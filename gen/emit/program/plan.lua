@@ -190,6 +190,7 @@ function plan.facts(g, config, kernel_list)
         local n = calls[kernel]
         flops = flops + kernel.flops * n
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
+            kernel = kernel.fn.kernel and kernel.fn.kernel.name,
             kind = kind.of(kernel.node), role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
             predicted_us = predicted(config, device, kernel.flops, kernel.bytes, kernel.matrix),
             shared_bytes = kernel.launch and kernel.launch.shared, why = kernel.node.why or kernel.node.op }

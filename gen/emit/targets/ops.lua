@@ -92,10 +92,16 @@ function ops.complete(target, catalog_ops)
     target.ops = all
 end
 
---- The template arguments of a node; sets kernel.launch. `own`: makes them for a node that is not an op.
+--- The template arguments of a node; sets kernel.launch and kernel.sizes: what a kernel of a device gets as arguments,
+--- so that nodes which differ in these alone share it, by
+---   op, kind the operation in its name, nil: the node's; what the name has behind it
+---   types    helpers with the types of sizes; a block NAME_launch says the same to the host
+---   list     parameters: { "conv_sizes s", value }, the value as the host writes it, or a list of fields
+--- `own`: makes the arguments for a node that is not an op.
 function ops.arguments(kernel, node, op, dtype, target, own)
     local entry = target.ops[own and "map" or node.op] or {}
     kernel.launch = entry.launch and entry.launch(node, dtype)
+    kernel.sizes = entry.sizes and entry.sizes(kernel, node, op, dtype)
     local arguments = (own or entry.arguments)(kernel, node, op, dtype, target)
     arguments.threads = kernel.launch and kernel.launch.threads
     return arguments

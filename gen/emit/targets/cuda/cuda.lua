@@ -100,8 +100,8 @@ local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool"
 
 --- The declaration of a kernel's parameter in the host function that launches the kernel.
 function cuda.operand_parameter(parameter)
-    local is_address = parameter:find("*", 1, true)
-    return (is_address and "ga_address " or HOST_TYPE[parameter:match "^[%w_]+"] .. " ") .. parameter:match "[%w_]+$"
+    local name, type_name = parameter:match "[%w_]+$", parameter:match "^[%w_]+"
+    return (parameter:find("*", 1, true) and "ga_address " or (HOST_TYPE[type_name] or type_name) .. " ") .. name
 end
 
 --- How the launch of a kernel over a run finds its operands: where the elements of a layer are, a number.

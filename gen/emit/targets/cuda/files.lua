@@ -129,7 +129,7 @@ end
 --- More lines of model.h's sizes.
 function cuda_files.sizes(config, context)
     local twins = #hopper.of(context.kernels)
-    return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
+    return { ("KERNELS = %d, /* in kernels.cu */"):format(#cuda_step.distinct(context.kernels)),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
         twins > 0 and ("TWINS = %d, /* kernels with another one for sm_90a */"):format(twins) or nil,
         twins > 0 and ("PARTS_BYTES = %d, /* of parts of their results */")

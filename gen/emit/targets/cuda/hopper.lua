@@ -32,8 +32,8 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
--- How a product is cut: blocks of a cluster, clusters, piles of tiles, slices of each (hopper_product.cu). A product of
--- one row of tiles has nothing to share.
+-- How a product is cut: blocks of a cluster, clusters, piles of tiles, slices of each (hopper_product.cu), by which it
+-- computes in int. A product of one row of tiles has nothing to share.
 local function cut(g)
     local cluster = g.M > TALL and CLUSTER or 1
     local piles, slices = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP)
@@ -98,13 +98,8 @@ end
 -- Terms of a part of the sums of an operand, at least; its parts are at most MOST.
 local PART, MOST = 256, 64
 
--- The sums of an operand over the terms (targets/cuda/ops.lua), in parts of these; false: there are none.
-local function sums_of(g, sums, operands)
-    if not sums then return false end
-    return { array = sums.array, count = sums.count, store = sums.store, rest = sums.rest,
-        stride = operands[sums.array.text].stride,
-        parts = math.max(1, math.min(MOST, g.K // PART)) }
-end
+-- In how many parts the sums of an operand over the terms are computed.
+local function term_parts(g) return math.max(1, math.min(MOST, g.K // PART)) end
 
 -- Whether a kernel's program runs on these devices: it is not for others alone (target { arch }).
 local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
@@ -116,6 +111,19 @@ local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product 
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
 local COMPARE = { "hopper_compare compare" }
+
+-- Whether a product has a twin.
+local function has_twin(g, kernel, operands)
+    if not runs_here(kernel) or 2 * g.M * g.N * g.K < LEAST then return false end
+    local c = cut(g)
+    return not (operands.a.odd or operands.b.odd) and g.c_row % 8 == 0 and c.piles * c.slices * c.clusters < 1 << 31
+end
+
+--- The sizes of a product that its twin needs; nil if it has none.
+function hopper.sizes(g, kernel, operands)
+    if not has_twin(g, kernel, operands) then return nil end
+    return { clusters = cut(g).clusters, term_parts = term_parts(g) }
+end
 
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
 --- kernel's launch; nil if it has none: a small one, one whose rows are no whole chunks, or one of a program for other
@@ -129,17 +137,16 @@ local COMPARE = { "hopper_compare compare" }
 ---   made                     the arguments of a comparison
 ---   helpers, file, block, arguments   its text; helpers: lists of the functions that it calls
 function hopper.twin(g, kernel, operands, arguments)
-    local a, b = operands.a, operands.b
-    if not runs_here(kernel) then return nil end
-    if 2 * g.M * g.N * g.K < LEAST or a.odd or b.odd or g.c_row % 8 > 0 then return nil end
-    local c, sums = cut(g), sums_of(g, arguments.sums, operands)
-    local blocks, in_parts = c.clusters * c.cluster, has_parts(c)
+    if not has_twin(g, kernel, operands) then return nil end
+    local a, b, c, sums = operands.a, operands.b, cut(g), arguments.sums
+    local blocks = c.clusters * c.cluster
     return { cluster = c.cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
-        tiles = in_parts and c.piles * c.cluster or 0, sums = sums, rounds = false,
+        tiles = has_parts(c) and c.piles * c.cluster or 0, rounds = false,
+        sums = sums and { blocks = ceil(sums.number, 64) * term_parts(g), totals = ceil(sums.number, 1024) },
         boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { shape = arguments.shape, blocks = blocks, cluster = c.cluster, in_parts = in_parts,
-            a = arguments.a, b = arguments.b, c = arguments.c, behind = arguments.behind, sums = sums } }
+        arguments = { cluster = c.cluster, a = arguments.a, b = arguments.b, c = arguments.c,
+            behind = arguments.behind, sums = sums } }
 end
 
 -- As in hopper_attention.cu: rows of a tile, slices of the ring, their bytes for an element of a head; and rows of a
@@ -218,6 +225,13 @@ local function names_of(parameters)
     return table.concat(ordered.collect(parameters, function(p) return p:match "([%a_][%w_]*)$" end), ", ")
 end
 
+-- The parameters of a kernel, with its sizes.
+local function parameters_of(kernel)
+    local list = ordered.copy(kernel.parameters)
+    for _, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do list[#list + 1] = size[1] end
+    return list
+end
+
 -- Parameters in parentheses behind `open`, without what stands before them.
 local function wrapped(open, ...)
     local list = {}
@@ -285,20 +299,32 @@ local function functions(kernels, context, half)
     return out
 end
 
---- The text of the twins of kernels, with the functions that they call.
+-- The text of the twin of a kernel, whose kernels are named NAME_boxes and so on.
+local function twin_text(kernel, name, context)
+    local twin, p = kernel.launch.twin, parameters_of(kernel)
+    local params = { names = text.block(names_of(p)),
+        row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
+        boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, own_parameters(twin)),
+        parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
+        sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
+    return context.template(twin.file)(twin.block,
+        ordered.copy(twin.arguments, { fn = text.ident(name), params = params })).text
+end
+
+--- The text of the twins of kernels, with the functions that they call. Twins of the same text are one; `fn` of each is
+--- the name that its kernels begin with.
 function hopper.text(kernels, context)
-    local own = hopper.of(kernels)
-    local out = functions(own, context, text.ident(context.half))
+    local own, names = hopper.of(kernels), { names = {} }
+    local out, known = functions(own, context, text.ident(context.half)), {}
     table.insert(out, 1, "#ifdef " .. hopper.GUARD .. "\n")
     for _, kernel in ipairs(own) do
-        local twin, name, p = kernel.launch.twin, kernel.name, kernel.parameters
-        local params = { names = text.block(names_of(p)),
-            row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
-            boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, own_parameters(twin)),
-            parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
-            sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
-        out[#out + 1] = context.template(twin.file)(twin.block,
-            ordered.copy(twin.arguments, { fn = text.ident(name), params = params })).text
+        local twin, wanted = kernel.launch.twin, (kernel.kernel or kernel).name:gsub("_tile_%d+x%d+", "")
+        local body = twin_text(kernel, wanted, context)
+        if not known[body] then
+            known[body] = graph.unique(names, wanted)
+            out[#out + 1] = known[body] == wanted and body or twin_text(kernel, known[body], context)
+        end
+        twin.fn = known[body]
     end
     out[#out + 1] = "#endif\n"
     return table.concat(out, "\n")
@@ -326,37 +352,51 @@ local function add_rows(fields, name, rows)
     end
 end
 
+--- The number of a kernel in the table.
+function hopper.number(kernel) return "T_" .. kernel.name:upper() end
+
+--- The name of a constant in launch.c: the sizes of a kernel that has a twin.
+function hopper.size_name(kernel) return kernel.name .. "_size" end
+
+-- Its declaration; nil without sizes.
+local function size_constant(kernel)
+    local size = kernel.sizes and kernel.sizes.list[1]
+    if not size then return nil end
+    return cuda.wrap("", ("static %s %s = {"):format(size[1]:match "^[%w_]+", hopper.size_name(kernel)), size[2], "};")
+end
+
 -- The row of a kernel in the table.
 local function table_row(kernel)
-    local l, twin, upper = kernel.launch, kernel.launch.twin, kernel.name:upper()
+    local l, twin, upper = kernel.launch, kernel.launch.twin, (kernel.kernel or kernel).name:upper()
     local half = kernel.parameters[place_of(kernel, twin.boxes[1].of) + 1]:match "(%w+) %*"
     local made = {}
     for kind, n, result in twin.made:gmatch "(%u+) (%d+) (%d)" do
         made[#made + 1] = ("{GA_MADE_%s, %s, %s}"):format(kind, n, result)
     end
+    if kernel.sizes then made[#made + 1] = "{GA_MADE_SIZES, 0, 0}" end
     local boxes = ordered.collect(twin.boxes, function(b)
         return ("{%d, %d, %d, %d, %d, %d, %d}"):format(place_of(kernel, b.of), b.first, b.columns, b.rows, b.sheets,
             b.stride, b.box_rows)
     end)
-    local fields = { (".name = \"%s\""):format(kernel.name), ".kernel = K_" .. upper,
+    local fields = { (".name = \"%s\""):format(kernel.name), (".twin = \"%s\""):format(twin.fn),
+        ".kernel = K_" .. upper,
         (".blocks = %d, .threads = %d, .shared = %d"):format(l.blocks, l.threads, l.shared),
         (".own_blocks = %d, .own_shared = %d, .tiles = %d"):format(twin.blocks, twin.shared, twin.tiles),
-        twin.sums and (".sums = %d, .totals = %d"):format(ceil(twin.sums.count, 64) * twin.sums.parts,
-            ceil(twin.sums.count, 1024)) or ".sums = 0",
+        twin.sums and (".sums = %d, .totals = %d"):format(twin.sums.blocks, twin.sums.totals) or ".sums = 0",
         (".parts = %s, .rounds = %s"):format(tostring(twin.parts_bytes ~= nil), tostring(twin.rounds)),
-        ".half = GA_" .. half:upper(), ".operands = " .. #boxes, ".parameters = " .. #kernel.parameters }
+        ".half = GA_" .. half:upper(), ".operands = " .. #boxes, ".parameters = " .. #made,
+        kernel.sizes and ".sizes = &" .. hopper.size_name(kernel) or nil }
     add_rows(fields, ".boxes", boxes)
     add_rows(fields, ".made", made)
-    return cuda.wrap("    ", ("[T_%s] = {"):format(upper), fields, "},")
+    return cuda.wrap("    ", ("[%s] = {"):format(hopper.number(kernel)), fields, "},")
 end
-
---- The number of a kernel in the table.
-function hopper.number(kernel) return "T_" .. kernel.name:upper() end
 
 --- The table of kernels with twins, and the function that launches them, for launch.c.
 function hopper.table(kernels)
     local own = hopper.of(kernels)
+    local sizes = table.concat(ordered.collect(own, size_constant), "\n")
     return cuda.wrap("", "enum { ", ordered.collect(own, hopper.number), " };") .. "\n\n"
+        .. (sizes ~= "" and sizes .. "\n\n" or "")
         .. "/* Kernels for which a device of sm_90 has two: see runtime/device/twins.h. */\n"
         .. "static const ga_twin TWIN_LIST[TWINS] = {\n" .. table.concat(ordered.collect(own, table_row), "\n")
         .. "\n};\n\n" .. LAUNCH

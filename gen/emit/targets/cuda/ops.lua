@@ -39,23 +39,28 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 -- === pointwise and products ======================================================================
 
--- A thread for each few elements that are moved at once.
+-- A thread for each few elements that are moved at once. The number of elements is an argument of the kernel.
 set("map", { launch = function(node, dtype)
     local moved = few.pointwise(node, {}, dtype)
     return over(ceil(graph.elements(graph.result(node).shape), moved and moved.count or 1))
+end, sizes = function(_, node)
+    local n = graph.elements(graph.written(graph.writes(node)[1]))
+    return { kind = "_n", types = "", list = { { "ga_int64 n", tostring(n) } } }
 end })
 
 -- The sums of dy beside the gradient of a weight, or false without that of a bias: those of an operand over the terms.
 --   array, extent    a or b, rows or columns of its tile
 --   first, across    the first row (column) of a block's tile; its place in the other direction
---   count, store     how many sums there are; the statement that stores sum n, `total`, on tensor cores number e of
---                    four neighbours; rest: the argument that says how many these are, if not all
+--   count, number    how many sums there are, as text; the number
+--   store            the statement that stores sum n, `total`, on tensor cores number e of four neighbours; rest: the
+--                    argument that says how many these are, if not all
 local function sums_of(kernel, node, matrix)
     if not node.outs.bias then return false end
     local side = node.op == "linear_dw" and { "a", "ROWS", "i0", "j0" } or { "b", "COLUMNS", "j0", "i0" }
+    local count = matrix and (side[1] == "a" and "size.M" or "size.N") or tostring(node.size.N)
     return { array = text.ident(side[1]), extent = text.ident(side[2]), first = text.ident(side[3]),
-        across = text.ident(side[4]), count = node.size.N,
-        rest = text.block(node.size.N % 4 > 0 and (", %d - n"):format(node.size.N) or ""),
+        across = text.ident(side[4]), count = text.block(count), number = node.size.N,
+        rest = text.block(node.size.N % 4 > 0 and (", %s - n"):format(count) or ""),
         store = c_text.store(kernel, matrix and "to.at[e]" or "bias[n]", matrix and "total.at[e]" or "total") }
 end
 
@@ -81,6 +86,9 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
         local drops = drops_of(node, matrix and "ga_rounded" or (kernel.half or "") .. "_rounded")
         if matrix then return tensor.product(sizes, kernel, has_bias, sums, drops) end
         return product(sizes, kernel, has_bias, dtype, sums, drops)
+    end, sizes = function(kernel, node, op)
+        local sizes = op.gemm(node)
+        return tensor.computes(sizes, kernel) and tensor.sizes(sizes, kernel) or nil
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
         helper = function(node, kernel)

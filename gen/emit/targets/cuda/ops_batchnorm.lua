@@ -37,6 +37,8 @@ local function few_of(node, dtype)
     return node.octets and OCTET or few.of_rows(planes_of(node), node.size.S, dtype)
 end
 
+local function several_of(node) return node.size.B > node.attrs.rows end
+
 -- The blocks of one part: for the channels of each group; and what they move, in runs of `few` neighbours each.
 local function shares(node, neighbours)
     local s = node.size
@@ -68,34 +70,58 @@ end
 local MORE = {}
 
 function MORE.batchnorm_stats(list, node)
-    if not node.ins.tiles then return end
-    list.shape.tiles, list.eps, list.sqrt = node.ins.tiles.shape[1], nil, nil
+    if node.ins.tiles then list.eps, list.sqrt = nil, nil end
 end
 
 function MORE.batchnorm_sums() end
 
+-- at_least: four blocks of a multiprocessor for planes by octets; by itself NVRTC would spill registers to have them.
 function MORE.batchnorm(list, node, kernel, dtype, target)
+    list.at_least = text.block(node.octets and ", 4" or "")
     list.behind, list.out = cuda_behind.few(kernel, list.shape.few, dtype), c_text.type_of(node.outs.y.tensor)
     list.last = c_text.type_of((behind.result(node)))
     list.eps, list.sqrt = text.number(node.attrs.eps, dtype), target.call("sqrt", dtype)
     list.moves = node.outs.moved_mean ~= nil
         and kernels_batchnorm.arguments.batchnorm_running(kernel, node, nil, dtype)
+    if list.moves then list.moves.unbiased = nil end
 end
 
 function MORE.batchnorm_dx(list, node, kernel)
+    list.n = text.block(node.ins.count and "count[0]" or "(real)s.values")
     list.adds, list.out = kernel.flags.y ~= nil, c_text.type_of(node.outs.y.tensor)
     list.store = c_text.store({ node = node, can_add = list.adds }, "to.at[e]", "value")
     list.sums = (node.outs.d_weight or node.outs.d_bias) and { weight = adds_to(kernel, node, "d_weight"),
         bias = adds_to(kernel, node, "d_bias") } or false
 end
 
--- shape: B rows of C channels of S values, `rows` of a group.
+-- shape:
 --   wide, few    channels of a block; neighbours that a thread moves at once
---   parts        of the rows of a group whose sums are apart, or false
---   split        parts of them for blocks that sum nothing
-local function shape_of(node, dtype, s)
-    return { B = s.B, C = s.C, S = s.S, rows = s.rows, wide = wide_of(node), few = few_of(node, dtype),
-        parts = node.attrs.parts or false, split = split_of(node, dtype) }
+--   parts        whether the rows of a group come in parts whose sums are apart
+--   several      whether there are several groups
+local function shape_of(node, dtype)
+    return { wide = wide_of(node), few = few_of(node, dtype), parts = node.attrs.parts ~= nil,
+        several = several_of(node) }
+end
+
+-- The sizes that a kernel gets (templates/cuda/channel_sizes.cu).
+local function sizes_of(name)
+    return function(_, node, _, dtype)
+        local s, a, wide, neighbours = node.size, node.attrs, wide_of(node), few_of(node, dtype)
+        local rows, tiles = a.rows, node.ins.tiles and node.ins.tiles.shape[1]
+        local row = s.S * wide // neighbours
+        local sums_nothing = name == "batchnorm" or name == "batchnorm_dx"
+        local blocks = sums_nothing and split_of(node, dtype) or a.parts or 1
+        local averages = name == "batchnorm_dx" and 1 or tiles or a.parts or 1
+        assert(rows * s.S < 1 << 31, "a channel has less than 2^31 values in a group of rows")
+        local fields = {
+            (".channels = %d, .image = %d"):format(s.C, s.C * s.S), (".planes = divisor(%d)"):format(s.C // wide),
+            (".groups = divisor(%d)"):format(s.B // rows), (".row = divisor(%d)"):format(row),
+            (".rows = %d, .runs = %d, .share = %d"):format(rows, rows * row, launches.ceil(rows * row, blocks)),
+            (".parts = %d, .values = %d"):format(tiles and tiles // a.parts or a.parts or 1, rows * s.S // averages),
+            node.outs.moved_mean and (".unbiased = %s"):format(text.number(a.n / (a.n - 1), dtype).text) or nil }
+        return { kind = ("_by_%d%s"):format(neighbours, several_of(node) and "_groups" or ""),
+            types = "divisor channel_sizes", list = { { "channel_sizes s", fields } } }
+    end
 end
 
 local function launch_of(name)
@@ -120,11 +146,12 @@ end
 function batchnorm.set(list)
     for _, name in ipairs { "batchnorm_stats", "batchnorm", "batchnorm_sums", "batchnorm_dx" } do
         ops.add(list, name, function(arguments, node, kernel, _, dtype, target)
-            arguments.shape = shape_of(node, dtype, arguments)
+            arguments.shape = shape_of(node, dtype)
             for _, key in ipairs { "B", "C", "S", "rows", "x", "dy" } do arguments[key] = nil end
             MORE[name](arguments, node, kernel, dtype, target)
         end)
         list[name].launch, list[name].helper = launch_of(name), "rows:half channels"
+        list[name].sizes = sizes_of(name)
     end
     list.batchnorm_stats.blocks = { "batchnorm_stats", "batchnorm_joined" }
     list.batchnorm_stats.block = function(kernel)

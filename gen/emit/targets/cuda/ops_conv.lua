@@ -5,7 +5,6 @@ local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
-local ops = require "emit.targets.ops"
 local tensor_conv = require "emit.targets.cuda.tensor_conv"
 local text = require "base.text"
 
@@ -33,11 +32,10 @@ local function tile_of(rows)
     return { rows = side, columns = side, depth = side == 32 and 32 or 16, tall = side // 16, wide = side // 16 }
 end
 
-local function add_product(list, node, kernel, op, dtype)
+local function product(kernel, node, op, dtype)
+    if node.octets then return tensor_conv.product(node, kernel, op.gather(node, true)) end
+    local list = conv.arguments.conv2d(kernel, node, op)
     list.store = behind.store(kernel, dtype)
-    if node.octets then
-        return tensor_conv.product(list, node, kernel, op.gather(node, true), part_choice)
-    end
     local g, out = op.gather(node), list.shape.out
     local tile = tile_of(out)
     tile.blocks = node.behind and dtype == "f64" and 1 or 2
@@ -46,28 +44,47 @@ local function add_product(list, node, kernel, op, dtype)
     list.part_choice, kernel.launch.blocks = part_choice(g.parts, function(part)
         return ceil(out, tile.rows) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.columns)
     end)
+    return list
 end
 
--- from: the number of channel c of row i of group g in the weight.
-local function add_octets(list, node)
-    local shape, of_x = list.shape, node.attrs.octets == "x"
-    shape.rows, shape.terms = shape.out, shape.channels
-    if not of_x then shape.rows, shape.terms = shape.channels, shape.out end
-    list.from = text.block(of_x and "(g * ROWS + i) * IN + c" or "(g * IN + c) * ROWS + i")
-    list.value = text.block(c_text.load(node.ins.weight, "weight[(from * HEIGHT + h) * WIDTH + w]"))
-    list.store = text.block(c_text.stored(node.outs.y.tensor, "value"))
+local function product_sizes(_, node, op)
+    return node.octets and tensor_conv.product_sizes(node, op.gather(node, true)) or nil
 end
 
-local function add_turned(list, node, kernel)
-    if node.attrs.octets then add_octets(list, node) end
-    list.blocks_each = math.min(ceil(node.size.N, #node.parts * launches.THREADS), BLOCKS_EACH)
+-- Blocks for a part of a turned weight.
+local function blocks_each(node)
+    return math.min(ceil(node.size.N, #node.parts * launches.THREADS), BLOCKS_EACH)
+end
+
+-- from: the number of channel c of row i of group g in the weight, `row` = g s.rows.by + i.
+local function octets(node)
+    local from = node.attrs.octets == "x" and "(ga_int64)row * s.channels + c"
+        or "((ga_int64)g * s.channels + c) * s.rows.by + i"
+    return { from = text.block(from), shares = #node.parts,
+        value = text.block(c_text.load(node.ins.weight, "weight[(from * s.height + h) * s.width + w]")),
+        store = text.block(c_text.stored(node.outs.y.tensor, "value")) }
+end
+
+local function turned(kernel, node)
+    if node.attrs.octets then
+        kernel.launch.blocks = #node.parts * blocks_each(node)
+        return octets(node)
+    end
+    local list = conv.arguments.conv2d_turned(kernel, node)
+    list.blocks_each = blocks_each(node)
     list.part_choice, kernel.launch.blocks = part_choice(node.parts, function() return list.blocks_each end)
+    return list
+end
+
+local function turned_sizes(_, node)
+    local a = node.attrs
+    local rows, terms = a.out // a.groups, a.channels // a.groups
+    if a.octets == "dy" then rows, terms = terms, rows end
+    return a.octets and tensor_conv.weights_sizes(node, rows, terms, blocks_each(node)) or nil
 end
 
 local function weight_gradient(kernel, node, op)
-    if node.octets then
-        return tensor_conv.gradient(kernel, node, op, part_choice)
-    end
+    if node.octets then return tensor_conv.gradient(kernel, node) end
     local list = conv.weight_gradient(node, op)
     list.d = text.block(c_text.load(node.ins.dy, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]"))
     local shape = list.shape
@@ -127,10 +144,12 @@ end
 
 -- Sets the entries of convolution ops in the target's table.
 return function(list)
-    ops.add(list, "conv2d", add_product)
-    ops.add(list, "conv2d_dx", add_product)
-    ops.add(list, "conv2d_turned", add_turned)
-    list.conv2d_dw = { arguments = weight_gradient }
+    list.conv2d = { arguments = product, sizes = product_sizes }
+    list.conv2d_dx = { arguments = product, sizes = product_sizes }
+    list.conv2d_turned = { arguments = turned, sizes = turned_sizes }
+    list.conv2d_dw = { arguments = weight_gradient, sizes = function(_, node, op)
+        return node.octets and tensor_conv.gradient_sizes(node, op.gather(node)) or nil
+    end }
     set_forms(list.conv2d, "conv2d")
     set_forms(list.conv2d_dx, "conv2d")
     set_forms(list.conv2d_dw, "conv2d_dw")

@@ -174,16 +174,42 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     local fields, bytes = cuda_step.block(g, config, sweeps)
     local half = gradients.half(g)
     local out = {
-        header("kernels.cu", "one kernel per function; compiled for the device at start"),
+        header("kernels.cu", "the kernels, compiled for the device at start; launch.c has their launches"),
         context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
         constants(g, config),
         "/* Numbers of an update beside the gradient, as model.h has them. */",
         "typedef struct alignas(16) step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
-    for _, kernel in ipairs(kernels) do out[#out + 1] = kernel.text end
+    for _, kernel in ipairs(cuda_step.distinct(kernels)) do out[#out + 1] = kernel.text end
     if #hopper.of(kernels) > 0 then out[#out + 1] = hopper.text(kernels, context) end
     return table.concat(out, "\n")
+end
+
+--- The kernels that functions of launch.c launch, in their order: those with sizes share one.
+function cuda_step.distinct(launching)
+    local list, seen = {}, {}
+    for _, f in ipairs(launching) do
+        local kernel = f.kernel or f
+        if not seen[kernel] then list[#list + 1] = kernel end
+        seen[kernel] = true
+    end
+    return list
+end
+
+-- Adds the sizes that a kernel gets: lines that declare them, and arguments. Those of one with a twin are a constant.
+local function add_sizes(kernel, out, arguments)
+    if kernel.sizes and kernel.launch.twin then
+        arguments[#arguments + 1] = "&" .. hopper.size_name(kernel)
+        return
+    end
+    for _, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do
+        local parameter, value = size[1], size[2]
+        out[#out + 1] = type(value) == "table"
+            and cuda.wrap("    ", cuda.operand_parameter(parameter) .. " = {", value, "};")
+            or "    " .. cuda.operand_number(parameter, value)
+        arguments[#arguments + 1] = "&" .. parameter:match "[%w_]+$"
+    end
 end
 
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
@@ -204,14 +230,15 @@ local function launcher(kernel)
         table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
         for i, line in ipairs(run.lines) do out[i] = "    " .. line end
     end
+    add_sizes(kernel, out, arguments)
     table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
     out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
     if l.twin then
         out[#out + 1] = ("    launch_chosen(q, %s, args);\n}\n"):format(hopper.number(kernel))
         return table.concat(out, "\n")
     end
-    local list = { "q", "K_" .. kernel.name:upper(), l.blocks and tostring(l.blocks) or "blocks_over(count)",
-        tostring(l.threads), "args" }
+    local list = { "q", "K_" .. (kernel.kernel or kernel).name:upper(),
+        l.blocks and tostring(l.blocks) or "blocks_over(count)", tostring(l.threads), "args" }
     if l.shared then table.insert(list, 5, tostring(l.shared)) end
     out[#out + 1] = cuda.wrap("    ", l.shared and "launch_sharing(" or "launch(", list, ");")
     return table.concat(out, "\n") .. "\n}\n"
@@ -228,24 +255,42 @@ static unsigned blocks_over(int64_t n) {
 
 -- The kernels with dynamic shared memory as the rows of a table, or nil.
 local function sharing_rows(kernels)
-    local rows = ordered.collect(kernels, function(kernel)
+    local rows = ordered.collect(cuda_step.distinct(kernels), function(kernel)
         local bytes = kernel.launch.shared
         return bytes and ("[K_%s] = %d,"):format(kernel.name:upper(), bytes)
     end)
     return #rows > 0 and block_of(rows) or nil
 end
 
-local function launch_text(kernels, header)
-    local numbers, names, functions, over = {}, {}, {}, ""
-    for i, kernel in ipairs(kernels) do
+-- The types of the sizes that kernels get, with functions that make them.
+local function types_text(kernels, context)
+    local out, seen = {}, {}
+    for _, kernel in ipairs(kernels) do
+        for name in (kernel.sizes and kernel.sizes.types or ""):gmatch "[%w_]+" do
+            if not seen[name] then
+                out[#out + 1] = context.template(("cuda/%s.cu"):format(name))(name .. "_launch", {}).text .. "\n"
+            end
+            seen[name] = true
+        end
+    end
+    return table.concat(out)
+end
+
+local function launch_text(kernels, context, header)
+    local numbers, names, functions, over = {}, {}, {}, types_text(kernels, context)
+    for i, kernel in ipairs(cuda_step.distinct(kernels)) do
         numbers[i] = "K_" .. kernel.name:upper()
         names[i] = '"' .. kernel.name .. '"'
-        functions[i] = launcher(kernel)
-        if not kernel.launch.blocks then over = BLOCKS_OVER end
     end
-    if #hopper.of(kernels) > 0 then over = hopper.table(kernels) .. over end
+    if #hopper.of(kernels) > 0 then over = over .. hopper.table(kernels) end
+    local by_count
+    for i, kernel in ipairs(kernels) do
+        functions[i] = launcher(kernel)
+        by_count = by_count or not kernel.launch.blocks
+    end
+    if by_count then over = over .. BLOCKS_OVER end
     return table.concat({
-        header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
+        header("launch.c", "how each kernel of kernels.cu is launched: its arguments, sizes, blocks, threads"),
         cuda.wrap("", "enum { ", numbers, " };"), "",
         cuda.wrap("", "static const char *const KERNEL_NAMES[KERNELS] = {", names, "};"), "",
         over .. table.concat(functions, "\n") }, "\n")
@@ -426,7 +471,7 @@ end
 function cuda_step.render(g, config, context, _, found, header, files)
     local kernels = context.kernels
     files:set("kernels.cu", kernels_text(g, config, context, kernels, found.updates, header))
-    files:set("launch.c", launch_text(kernels, header))
+    files:set("launch.c", launch_text(kernels, context, header))
     if placed.is_used(g) then files:set("update.c", host_update.render(g, config, context, header)) end
     files:set("step.c", step_text(g, config, context, header))
 end

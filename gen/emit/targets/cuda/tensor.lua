@@ -56,12 +56,17 @@ local function tile_of(g, odd)
     return TILES[#TILES]
 end
 
--- How an operand lies, from its stride along its rows (columns) and along the sum. Odd: its rows of memory do not begin
--- at whole chunks.
-local function operand(side, term)
+-- How an operand lies, from its stride along its rows (columns) and along the sum, and its extent. Odd: its rows of
+-- memory do not begin at whole chunks. Whole: they are whole chunks.
+local function operand(side, term, extent, terms)
     local turned = term ~= 1
     local stride = turned and term or side
-    return { turned = turned, stride = stride, odd = stride % CHUNK > 0 }
+    return { turned = turned, stride = stride, odd = stride % CHUNK > 0,
+        whole = (turned and extent or terms) % CHUNK == 0 }
+end
+
+local function operands_of(g)
+    return { a = operand(g.a_row, g.a_col, g.M, g.K), b = operand(g.b_col, g.b_row, g.N, g.K) }
 end
 
 --- Whether a product (op.gemm's table) is computed on tensor cores: one of 16 rows, columns and terms or more.
@@ -88,34 +93,51 @@ end
 
 local function truth(is) return text.ident(tostring(is)) end
 
-local function spelled(o) return { turned = truth(o.turned), stride = o.stride, odd = truth(o.odd) } end
+local function spelled(o)
+    return { turned = truth(o.turned), lies = text.ident(o.odd and "GA_ODD" or o.whole and "GA_WHOLE" or "GA_BEGUN") }
+end
+
+--- The sizes of a product with these strides (op.gemm's table), and a name of it that products of other ops share:
+--- "product_nt_bias_tile_128x256", t: an operand that is transposed.
+function tensor.sizes(g, kernel)
+    local node, operands = kernel.node, operands_of(g)
+    local a, b = operands.a, operands.b
+    local tile, own = tile_of(g, a.odd or b.odd), hopper.sizes(g, kernel, operands)
+    return { op = ("product_%s%s"):format(a.turned and "t" or "n", b.turned and "n" or "t"),
+        kind = (node.ins.bias and "_bias" or "") .. (node.outs.bias and "_sums" or "")
+            .. (kernel.can_add and "_adds" or "") .. ("_tile_%dx%d"):format(tile.rows, tile.columns),
+        types = "product_sizes", list = { { "product_sizes size", {
+            (".M = %d, .N = %d, .K = %d"):format(g.M, g.N, g.K),
+            (".a_row = %d, .b_row = %d, .c_row = %d"):format(a.stride, b.stride, g.c_row),
+            own and (".clusters = %d, .term_parts = %d"):format(own.clusters, own.term_parts) or nil } } } }
+end
 
 --- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
----   shape.M, shape.N, shape.K      rows and columns of the result, terms of a sum
 ---   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
 ---   tile.at_least                  blocks of a multiprocessor: four of a small one with draws, as NVRTC would spill a
 ---                                  register to have five
----   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they
----                                  begin elsewhere than at whole chunks; likewise b
----   c.row, c.all                   the distance of rows of the result; whether they begin at whole chunks
+---   a.turned, a.lies               whether rows of memory hold one term each; how they lie (tensor_slices.cu);
+---                                  likewise b
+---   c.all                          whether rows of the result begin at whole chunks
 ---   c.bias, c.add                  whether a bias is added, and whether `add` says that the result is
 ---   c.drops                        a dropout of the result (targets/cuda/ops.lua), or false
 ---   sums, of                       sums of an operand over the terms (targets/cuda/ops.lua), or false; of which one
 ---   behind                         the pointwise node behind it (targets/cuda/behind.lua), or false
 function tensor.product(g, kernel, has_bias, sums, drops)
-    local a, b = operand(g.a_row, g.a_col), operand(g.b_col, g.b_row)
+    local operands = operands_of(g)
+    local a, b = operands.a, operands.b
     local tile = tile_of(g, a.odd or b.odd)
     kernel.matrix = true
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
     local at_least = text.block(drops and kernel.launch.threads == 128 and ", 4" or "")
-    local list = { shape = { M = g.M, N = g.N, K = g.K }, tile = ordered.copy(tile, { at_least = at_least }),
+    local list = { tile = ordered.copy(tile, { at_least = at_least }),
         a = spelled(a), b = spelled(b),
-        c = { row = g.c_row, all = truth(g.c_row % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
+        c = { all = truth(g.c_row % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
             drops = drops },
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
         behind = behind.eights(kernel, g.c_row % CHUNK == 0) }
-    local twin = hopper.twin(g, kernel, { a = a, b = b }, list)
+    local twin = hopper.twin(g, kernel, operands, list)
     kernel.launch.twin = twin
     if twin then kernel.matrix = twin.cluster > 1 and "cluster_flops" or "twin_flops" end
     return list
