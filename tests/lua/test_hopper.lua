@@ -109,30 +109,33 @@ for _, case in ipairs { { "layouts", "bf16", 8 }, { "layouts", "f16", 8 }, { "gp
     end)
 end
 
--- Numbers of the step and of a micro-batch that the plan leaves out, for each kernel.
-local FEW_BYTES = 128
-
--- Each twin of a program moves the bytes of the plan within 5 %, and those of its parts; its copies of boxes bring what
--- the rates of the plan follow from. path: of the counts of a run.
-local function check_bytes(t, p, path)
-    local counted, text = traffic.launches(path), host.read(p.folder .. "/kernels.cu")
-    local calls, bytes, compared = {}, {}, 0
+-- The kernels of twins move in a cycle of `steps` micro-steps the bytes of the plan within 5 %, for all functions that
+-- launch them, and those of their parts; copies of boxes bring what the rates of the plan follow from. path: of the
+-- counts of a run. Returns the number of functions.
+local function check_bytes(t, p, path, steps)
+    local counted, twins, planned, compared = traffic.launches(path), traffic.of_products(p.folder), {}, 0
     for _, kernel in ipairs(t.load("tests/lua/json.lua").read(host.read(p.folder .. "/plan.json")).kernels) do
-        calls[kernel.fn], bytes[kernel.fn] = (calls[kernel.fn] or 0) + kernel.calls, kernel.bytes
-    end
-    for name, planned in ordered.each(bytes) do
-        local found, boxes = 0, 0
-        for _, part in ipairs { "boxes", "parts", "sums", "totals" } do
-            local list = counted[name .. "_" .. part]
-            local launch = list and list[#list - calls[name] + 1]     -- the first of the cycle: it adds nothing
-            if launch then found, boxes = found + launch.moved, boxes + launch.boxes end
-        end
-        if boxes > 0 then
-            local beside, brought = traffic.of_product(text, name)
-            t.equal(boxes, brought, name)
-            t.near(found - beside, planned, 0.05 * planned + FEW_BYTES)
+        local own = twins[kernel.fn]
+        if own then
+            local all = planned[own.twin] or { bytes = 0, boxes = 0, launches = {} }
+            for part, n in ordered.each(own.launches) do
+                all.launches[part] = (all.launches[part] or 0) + steps * n
+            end
+            all.bytes = all.bytes + steps * (kernel.bytes + own.beside) + (steps - 1) * own.added
+            all.boxes, planned[own.twin] = all.boxes + steps * own.brought, all
             compared = compared + 1
         end
+    end
+    for twin, all in ordered.each(planned) do
+        local found, boxes = 0, 0
+        for part, n in ordered.each(all.launches) do
+            local list = counted[twin .. "_" .. part] or {}
+            for k = #list - n + 1, #list do         -- those before are the comparisons of the start
+                found, boxes = found + list[k].moved, boxes + list[k].boxes
+            end
+        end
+        t.equal(boxes, all.boxes, twin)
+        t.near(found, all.bytes, 0.05 * all.bytes)
     end
     return compared
 end
@@ -148,7 +151,7 @@ add("the order of threads, copies and blocks changes no bit; products move the b
         env[#env + 1] = "GAGEN_DEVICE_TRAFFIC=" .. path
         programs.identical(run(t, programs, p, env), expected, { "parameters", "gradients" })
     end
-    if devices.gpus(t) == 0 then t.equal(check_bytes(t, p, path), t.all and 8 or 2) end
+    if devices.gpus(t) == 0 then t.equal(check_bytes(t, p, path, t.all and 2 or 1), t.all and 8 or 2) end
 end)
 
 add("each block with copies of its own of what the blocks of a cluster share has the same bits", function(t)

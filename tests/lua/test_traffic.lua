@@ -36,7 +36,7 @@ local EXACT = {
     [("embedding_4x%dx%d"):format(PLACES, WIDTH)] = function(size)
         return IDS * 4 + SEEN * WIDTH * 4 + IDS * WIDTH * size
     end,
-    [("positions_4x%dx%d"):format(PLACES, WIDTH)] = function(size)
+    positions_n = function(size)
         return PLACES * WIDTH * 4 + 2 * IDS * WIDTH * size
     end,
     [("id_order_%d"):format(ROWS + 1)] = function() return 2 * IDS * 4 + (ROWS + 1) * 4 end,

@@ -35,20 +35,34 @@ local function bytes_of_parts(M, N, K, clusters, cluster)
     return bytes
 end
 
---- Bytes that the twin of a product moves beside operands and results, and those that its boxes bring. The rates of the
---- plan (targets/cuda/rates.lua) follow from the second: for each slice of a tile its rows of A, and its columns of B
---- divided by the blocks of a cluster. text: of the kernels.
-function traffic.of_product(text, name)
-    local body = text:match(("\nGA_KERNEL[^\n]* %s_boxes%%(.-\n}\n"):format(name))
-    local M, N, K, blocks, cluster = body:match "ga_run<(%d+), (%d+), (%d+), (%d+), (%d+)>"
-    M, N, K, cluster = tonumber(M), tonumber(N), tonumber(K), tonumber(cluster)
-    local beside = bytes_of_parts(M, N, K, blocks // cluster, cluster)
-    local count, terms, parts = text:match(name .. "_sums%(.-ga_terms_sum<(%d+), (%d+), (%d+)>")
-    if count then           -- the sums of an operand read it once more, and have parts, too
-        beside = beside + 2 * count * terms + 2 * parts * 4 * ceil(count, 4) * 4
+--- The twins of products of a program by the function that launches them: the name of the kernels (`twin`), bytes that
+--- they move beside operands and results, and, where they add to the result, of that; how often each of the kernels is
+--- launched; bytes that boxes bring. The rates of the plan
+--- (targets/cuda/rates.lua) follow from the second: for each slice of a tile its rows of A, and its columns of B divided
+--- by the blocks of a cluster. folder: of the program.
+function traffic.of_products(folder)
+    local launch, kernels, list = host.read(folder .. "/launch.c"), host.read(folder .. "/kernels.cu"), {}
+    for name, twin, rest in launch:gmatch '{%.name = "([%w_]+)",%s+%.twin = "(product[%w_]*)",(.-)%.made' do
+        local sizes = {}
+        for key, n in launch:match("product_sizes " .. name .. "_size = {(.-)};"):gmatch "%.([%w_]+) = (%d+)" do
+            sizes[key] = tonumber(n)
+        end
+        local M, N, K, parts = sizes.M, sizes.N, sizes.K, sizes.term_parts
+        local cluster = tonumber(kernels:match("__cluster_dims__%((%d)%) " .. twin .. "_boxes%("))
+        local beside = bytes_of_parts(M, N, K, sizes.clusters, cluster)
+        local sums = tonumber(rest:match "%.sums = (%d+)")      -- blocks, of 64 columns and a part each
+        local count = ceil(M, 64) * parts == sums and M or N
+        local has_parts, has_sums = not rest:find "%.tiles = 0,", sums > 0
+        if has_sums then        -- the sums of an operand read it once more, and have parts, too
+            beside = beside + 2 * count * K + 2 * parts * 4 * ceil(count, 4) * 4
+        end
+        local tiles = ceil(M, cluster * TALL) * cluster * ceil(N, WIDE)
+        list[name] = { twin = twin, beside = beside, added = twin:find "_adds" and 4 * M * N or 0,
+            launches = { boxes = 1, parts = has_parts and 1 or 0, sums = has_sums and 1 or 0,
+                totals = has_sums and 1 or 0 },
+            brought = tiles * ceil(K, DEEP) * (TALL + WIDE // cluster) * DEEP * 2 }
     end
-    local tiles = ceil(M, cluster * TALL) * cluster * ceil(N, WIDE)
-    return beside, tiles * ceil(K, DEEP) * (TALL + WIDE // cluster) * DEEP * 2
+    return list
 end
 
 return traffic
