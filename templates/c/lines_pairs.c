@@ -3,7 +3,7 @@
 //@ lines_pairs(half, type)
 /* Blocks of B: terms are so many planes, a multiple of 32, for rows first .. first + rows - 1; rows outside are 0. In
  * the order of 32 planes, taps across, rows, 32 places. shifts: each tap reads the places themselves, moved by less
- * than 16, so that a line is read once. Taps and length are literals where it is called, so that loops over them unroll. */
+ * than 16, so that a line is read once. Taps and length are literals where it is called, so that their loops unroll. */
 static inline __attribute__((always_inline)) void conv_line_pairs(bf16 *to, const conv_lines *x, const $type *planes,
                                                                   int channels, int first, int rows, const int taps,
                                                                   const int length, const bool shifts) {
