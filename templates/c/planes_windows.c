@@ -5,15 +5,16 @@
  *   at          the elements, -1 outside (conv_locate)
  *   inside      the places that read an element
  *   run         whether these elements are neighbours too: place p reads element first[0] + p
- *   scattered   whether the elements have more than two windows: then they are read one by one
- *   first       the first element of two windows of 32
+ *   far         those whose element is in the third window or the fourth
+ *   scattered   whether the elements have more than four windows: then they are read one by one
+ *   first       the first element of four windows of 32
  *   loads       the elements of a window up to the last that is read
- *   lane        for each place the element of both windows */
+ *   lane        for each place the element of the first two windows, or of the last two */
 typedef struct conv_window {
     const int *at;
-    int first[2];
-    uint32_t loads[2];
-    uint16_t inside;
+    int first[4];
+    uint32_t loads[4];
+    uint16_t inside, far;
     bool run, scattered;
     uint16_t lane[16];
 } conv_window;
@@ -38,10 +39,11 @@ static __attribute__((noinline)) void conv_find_windows(conv_window *to, const i
         to->run = (inside & conv_true(element != number + start)) == 0;
         if (to->run) continue;
         unsigned rest = inside;
-        for (int i = 0; i < 2 && rest != 0; i++) {
+        for (int i = 0; i < 4 && rest != 0; i++) {
             const int first = at[v + __builtin_ctz(rest)];
             const conv_lanes distance = element - first, near = (distance >= 0) & (distance < 32);
-            lane |= near & (distance + 32 * i);
+            lane |= near & (distance + i % 2 * 32);
+            to->far |= i > 1 ? (uint16_t)(conv_true(near) & rest) : 0;
             to->first[i] = first;
             to->loads[i] = UINT32_MAX >> (31 - (at[v + 31 - __builtin_clz(conv_true(near))] - first));
             rest &= ~conv_true(near);
@@ -64,13 +66,19 @@ static inline bf16_row conv_take_run(const bf16 *x, const conv_window *w) {
     return (bf16_row)_mm256_maskz_loadu_epi16(w->inside, x + w->first[0]);
 }
 
+/* The elements of the windows i and i + 1 for some places, 0 for others. */
+static inline __m512i conv_take_windows(const bf16 *x, const conv_window *w, int i, unsigned places) {
+    const __m512i a = _mm512_maskz_loadu_epi16(w->loads[i], x + w->first[i]);
+    const __m512i b = _mm512_maskz_loadu_epi16(w->loads[i + 1], x + w->first[i + 1]);
+    __m256i lane;
+    memcpy(&lane, w->lane, sizeof lane);
+    return _mm512_maskz_permutex2var_epi16(places, a, _mm512_castsi256_si512(lane), b);
+}
+
 static inline bf16_row conv_take(const bf16 *x, const conv_window *w) {
     if (w->run) return conv_take_run(x, w);
     if (w->scattered) return conv_take_scattered(x, w->at);
-    const __m512i a = _mm512_maskz_loadu_epi16(w->loads[0], x + w->first[0]);
-    const __m512i b = _mm512_maskz_loadu_epi16(w->loads[1], x + w->first[1]);
-    __m256i lane;
-    memcpy(&lane, w->lane, sizeof lane);
-    const __m512i row = _mm512_maskz_permutex2var_epi16(w->inside, a, _mm512_castsi256_si512(lane), b);
+    __m512i row = conv_take_windows(x, w, 0, w->inside & ~w->far);
+    if (w->far) row |= conv_take_windows(x, w, 2, w->far);
     return (bf16_row)_mm512_castsi512_si256(row);
 }

@@ -20,6 +20,7 @@ typedef float plain_floats __attribute__((vector_size(32), may_alias));
 typedef double plain_doubles __attribute__((vector_size(32), may_alias));
 typedef uint32_t plain_words __attribute__((vector_size(64), may_alias));
 typedef uint16_t plain_halves __attribute__((vector_size(64), may_alias));
+typedef uint32_t plain_ints __attribute__((vector_size(32), may_alias));
 typedef uint16_t plain_row __attribute__((vector_size(32), may_alias));
 
 #define PLAIN static inline __attribute__((always_inline, unused))
@@ -89,7 +90,19 @@ PLAIN __m512i _mm512_maskz_permutex2var_epi16(uint32_t mask, __m512i a, __m512i 
     return plain_where(mask, __builtin_shuffle((plain_halves)a, (plain_halves)b, (plain_halves)index));
 }
 
+PLAIN __m512i _mm512_maskz_permutex2var_epi32(uint16_t mask, __m512i a, __m512i index, __m512i b) {
+    plain_words x = (plain_words)_mm512_permutex2var_epi32(a, index, b);
+    for (int i = 0; i < 16; i++) x[i] = mask >> i & 1 ? x[i] : 0;
+    return (__m512i)x;
+}
+
 /* A bit for each negative lane. */
+PLAIN uint32_t _mm512_movepi16_mask(__m512i x) {
+    uint32_t mask = 0;
+    for (int i = 0; i < 32; i++) mask |= (uint32_t)(((plain_halves)x)[i] >> 15) << i;
+    return mask;
+}
+
 PLAIN uint16_t _mm512_movepi32_mask(__m512i x) {
     const plain_words bits = (plain_words)x >> 31;
     unsigned mask = 0;
@@ -114,6 +127,24 @@ PLAIN __m256i _mm256_maskz_loadu_epi16(uint16_t mask, const void *x) {
     plain_load_where(&to, mask, x, 16, 2);
     return to;
 }
+
+PLAIN __m512i _mm512_maskz_loadu_epi32(uint16_t mask, const void *x) {
+    __m512i to = {0};
+    plain_load_where(&to, mask, x, 16, 4);
+    return to;
+}
+
+PLAIN __m256i _mm256_maskz_loadu_epi32(uint8_t mask, const void *x) {
+    __m256i to = {0};
+    plain_load_where(&to, mask, x, 8, 4);
+    return to;
+}
+
+/* Stores the elements where the mask has a bit. */
+PLAIN void _mm512_mask_storeu_epi16(void *to, uint32_t mask, __m512i x) { plain_load_where(to, mask, &x, 32, 2); }
+PLAIN void _mm256_mask_storeu_epi16(void *to, uint16_t mask, __m256i x) { plain_load_where(to, mask, &x, 16, 2); }
+PLAIN void _mm512_mask_storeu_epi32(void *to, uint16_t mask, __m512i x) { plain_load_where(to, mask, &x, 16, 4); }
+PLAIN void _mm256_mask_storeu_epi32(void *to, uint8_t mask, __m256i x) { plain_load_where(to, mask, &x, 8, 4); }
 
 PLAIN __m512 _mm512_maskz_loadu_ps(uint16_t mask, const void *x) {
     __m512 to = {0};
@@ -169,5 +200,17 @@ PLAIN __m256i _mm512_castsi512_si256(__m512i x) { return (__m256i){x[0], x[1], x
 PLAIN __m512i _mm512_castsi256_si512(__m256i x) { return (__m512i){x[0], x[1], x[2], x[3]}; }
 
 PLAIN __m512i _mm512_cvtepu16_epi32(__m256i x) { return (__m512i)__builtin_convertvector((plain_row)x, plain_words); }
+
+/* The lower bits of each lane; lanes of 32 bits, each in one of 64; a half of a vector set. */
+PLAIN __m256i _mm512_cvtepi32_epi16(__m512i x) { return (__m256i)__builtin_convertvector((plain_words)x, plain_row); }
+
+PLAIN __m256i _mm512_cvtepi64_epi32(__m512i x) { return (__m256i)__builtin_convertvector(x, plain_ints); }
+
+PLAIN __m512i _mm512_cvtepu32_epi64(__m256i x) { return __builtin_convertvector((plain_ints)x, __m512i); }
+
+PLAIN __m512i _mm512_inserti64x4(__m512i x, __m256i half, int which) {
+    memcpy((char *)&x + 32 * which, &half, sizeof half);
+    return x;
+}
 
 #endif

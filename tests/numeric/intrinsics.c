@@ -73,6 +73,59 @@ static void permutations(void) {
     }
 }
 
+/* What lines of convolutions are copied and spread with. */
+static void lines(void) {
+    const uint32_t mask = 0x8000ff05;
+    lanes a, b, index, found;
+    union {
+        __m256i whole;
+        uint32_t w[8];
+        uint16_t h[16];
+    } half;
+    for (int i = 0; i < 16; i++) a.w[i] = 100 + i, b.w[i] = 200 + i, index.w[i] = 0xffffffe0 | (31 - 2 * i % 32);
+    found.whole = _mm512_maskz_permutex2var_epi32(0xff05, a.whole, index.whole, b.whole);
+    for (int i = 0; i < 16; i++) {
+        const int from = 31 - 2 * i % 32;
+        is("maskz_permutex2var_epi32", i, found.w[i], !(mask >> i & 1) ? 0 : from < 16 ? 100 + from : 200 + from - 16);
+    }
+    for (int i = 0; i < 32; i++) b.h[i] = (uint16_t)(mask >> i & 1 ? 0x8000 + i : 0x7fff - i);
+    is("movepi16_mask", 0, (double)_mm512_movepi16_mask(b.whole), mask);
+    for (int i = 0; i < 16; i++) half.h[i] = (uint16_t)(65000 + i);
+    found.whole = _mm512_inserti64x4(a.whole, half.whole, 1);
+    for (int i = 0; i < 8; i++) is("inserti64x4", i, found.w[i], a.w[i]);
+    for (int i = 16; i < 32; i++) is("inserti64x4", i, found.h[i], 65000 + i - 16);
+    for (int i = 0; i < 16; i++) a.w[i] = 0xabcd0000u + (unsigned)i;
+    half.whole = _mm512_cvtepi32_epi16(a.whole);
+    for (int i = 0; i < 16; i++) is("cvtepi32_epi16", i, half.h[i], i);
+    half.whole = _mm512_cvtepi64_epi32(a.whole);
+    for (int i = 0; i < 8; i++) is("cvtepi64_epi32", i, half.w[i], a.w[2 * i]);
+    found.whole = _mm512_cvtepu32_epi64(half.whole);
+    for (int i = 0; i < 16; i++) is("cvtepu32_epi64", i, found.w[i], i % 2 ? 0 : a.w[i]);
+    found.whole = _mm512_maskz_loadu_epi32(0x8105, &a);
+    for (int i = 0; i < 16; i++) is("512_maskz_loadu_epi32", i, found.w[i], 0x8105 >> i & 1 ? a.w[i] : 0);
+    half.whole = _mm256_maskz_loadu_epi32(0x85, &a);
+    for (int i = 0; i < 8; i++) is("256_maskz_loadu_epi32", i, half.w[i], 0x85 >> i & 1 ? a.w[i] : 0);
+}
+
+static void masked_stores(void) {
+    lanes a, found;
+    union {
+        __m256i whole;
+        uint32_t w[8];
+        uint16_t h[16];
+    } half, to;
+    for (int i = 0; i < 32; i++) a.h[i] = (uint16_t)(1000 + i);
+    memcpy(&half, &a, sizeof half);
+    memset(&found, 0, sizeof found), _mm512_mask_storeu_epi16(&found, 0x80010005, a.whole);
+    for (int i = 0; i < 32; i++) is("512_mask_storeu_epi16", i, found.h[i], 0x80010005 >> i & 1 ? a.h[i] : 0);
+    memset(&found, 0, sizeof found), _mm512_mask_storeu_epi32(&found, 0x8105, a.whole);
+    for (int i = 0; i < 16; i++) is("512_mask_storeu_epi32", i, found.w[i], 0x8105 >> i & 1 ? a.w[i] : 0);
+    memset(&to, 0, sizeof to), _mm256_mask_storeu_epi16(&to, 0x8105, half.whole);
+    for (int i = 0; i < 16; i++) is("256_mask_storeu_epi16", i, to.h[i], 0x8105 >> i & 1 ? half.h[i] : 0);
+    memset(&to, 0, sizeof to), _mm256_mask_storeu_epi32(&to, 0x85, half.whole);
+    for (int i = 0; i < 8; i++) is("256_mask_storeu_epi32", i, to.w[i], 0x85 >> i & 1 ? half.w[i] : 0);
+}
+
 static void masks_and_halves(void) {
     lanes x;
     union {
@@ -231,6 +284,8 @@ int main(void) {
     permutations();
     masks_and_halves();
     exponents();
+    lines();
+    masked_stores();
     loads();
     narrow();
     products_of_pairs();

@@ -383,10 +383,10 @@ end
 -- The function of a kernel.
 local function function_of(kernel, node, op, context)
     local target, functions = context.target, context.functions
-    local family = node.statements and "pointwise" or op.lower
-    local file = target.folder .. "/" .. family .. target.extension
     local arguments = ops.arguments(kernel, node, op, context.real, target, node.statements and ARGUMENTS.map)
-    local block = node.statements and pointwise_block(arguments) or ops.block(kernel, node, op, target)
+    local family, block = "pointwise", node.statements and pointwise_block(arguments)
+    if not block then family, block = ops.place(ops.block(kernel, node, op, target), op) end
+    local file = target.folder .. "/" .. family .. target.extension
     kernel.parameters = parameters(kernel, node, target)
     local wanted = function_name(node, op)
     local key = template_key(kernel, wanted, block, file, arguments, functions)

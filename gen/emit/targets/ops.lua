@@ -60,13 +60,21 @@ local function blocks_of(target)
     return found
 end
 
+--- The name of a template file without its ending, and that of a block in it, of a block that a target's entry names as
+--- BLOCK, in the file of the op's family, or as FILE.BLOCK.
+function ops.place(block, op)
+    local file, own = block:match "^(.+)%.(.+)$"
+    return file or op.lower, own or block
+end
+
 local function missing(op, target, what, expected)
     error(("op '%s' has no %s for target '%s': expected it in %s"):format(op.name, what, target.name, expected), 0)
 end
 
 local function check(op, entry, target, found)
-    local file = ("templates/%s/%s%s"):format(target.folder, op.lower, target.extension)
-    for _, block in ipairs(entry.blocks) do
+    for _, place in ipairs(entry.blocks) do
+        local family, block = ops.place(place, op)
+        local file = ("templates/%s/%s%s"):format(target.folder, family, target.extension)
         if not (found[file] and found[file][block]) then
             missing(op, target, ("template block '%s'"):format(block), file)
         end

@@ -19,7 +19,21 @@ local LOCATED = 16384       -- places times taps whose elements are known at onc
 local PANEL = 3 << 16       -- elements of a panel of the weight's gradient: 384 KiB
 local SUMS = 1 << 16        -- elements of the sums that it keeps from chunk to chunk: 256 KiB
 
+-- The same where planes are copied by lines (templates/c/conv_lines.c).
+local LINES = {
+    length = 512,           -- places of a line, at most
+    group = 512,            -- places of the images that lines have side by side, at least, if there are so many images
+    memory = 3 << 19,       -- bytes of the copies and sums of a tile: they are on the stack, and partly in the L2 cache
+    tiles = 4,
+    -- By the slices of operands, 1 or more: places and channels of a tile, and the least places of a row: narrower rows
+    -- of one slice are copied faster for each tap. A tile of a product has `tall` outputs; of a gradient, `wide`.
+    product = { { places = 1024, channels = 128, row = 16 }, { places = 512, channels = 32, row = 1 }, tall = 256 },
+    gradient = { { places = 512, channels = 64, row = 8 }, { places = 256, channels = 64, row = 1 }, wide = 128 },
+}
+
 local function ceil(a, b) return (a + b - 1) // b end
+
+local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 
 -- Places of a panel, at most.
 local function most_places(shape, most)
@@ -66,6 +80,79 @@ function matrix_conv.gradient(kernel, shape, partials, slices)
     end
     return { tall = tall, wide = wide, depth = depth, run = run, direct = slices == 1,
         rows = text.ident(slices == 1 and "rows" or "rows_part"), registers = matrix.has_registers(kernel) }
+end
+
+-- Whether each tap reads the places of a row themselves, moved by less than 16.
+local function shifts(g, shape)
+    local w = g.parts[1].w
+    local first, last = w.from, w.from + (w.taps - 1) * g.tap_step[2]
+    return #g.parts == 1 and g.read_step[2] == 1 and w.places == shape.width
+        and math.max(math.abs(first), math.abs(last)) < 16
+end
+
+-- How a tile copies planes by lines (templates/c/conv_lines.c); most: its entry in LINES. nil: it does not.
+--   images, length      of a line
+--   lines               of a tile
+--   taps, across        of a part, at most; copied: lines of the copy of a plane
+local function by_lines(kernel, shape, g, most)
+    local h, w = g.parts[1].h.places, g.parts[1].w.places
+    local images = BLOCK // gcd(BLOCK, w)
+    if not matrix.has_registers(kernel) or shape.channels % BLOCK > 0 or shape.out % BLOCK > 0
+        or g.B % images > 0 or shape.taps == 1 or w < most.row then return nil end
+    while images * w * h < LINES.group and g.B % (2 * images) == 0 do images = 2 * images end
+    local length = images * w
+    if length > LINES.length then return nil end
+    local tile = { images = images, length = length, taps = 1, across = 1, copied = 1,
+        shifts = text.ident(tostring(shifts(g, shape))) }
+    tile.lines = ceil(h, ceil(h, math.max(1, most.places // length)))
+    for _, part in ipairs(g.parts) do
+        if part.h.places ~= h or part.w.places ~= w then return nil end
+        local high = (tile.lines - 1) * g.read_step[1] + math.max(0, part.h.taps - 1) * math.abs(g.tap_step[1]) + 1
+        tile.taps = math.max(tile.taps, part.h.taps * part.w.taps)
+        tile.across = math.max(tile.across, part.w.taps)
+        tile.copied = math.max(tile.copied, part.w.taps * high)
+    end
+    return tile
+end
+
+-- Halves a side of a tile while this many bytes are too many: blocks(tile) of operands and sums(tile) of f32. nil: they
+-- are with the least side.
+local function in_memory(tile, key, slices, blocks, sums)
+    local function bytes() return blocks(tile) * slices * BLOCK * BLOCK * 2 + sums(tile) * 4 end
+    while bytes() > LINES.memory and tile[key] > BLOCK do tile[key] = matrix.side(tile[key], tile[key] // 2) end
+    return bytes() <= LINES.memory and tile or nil
+end
+
+--- The sizes of a product over planes that are copied by lines; nil: they are not.
+---   tall, channels      outputs and channels of a tile
+---   places, run         lines of all places of an image; neighbours of the result in a block
+function matrix_conv.product_by_lines(kernel, shape, g, slices)
+    local most, part = LINES.product[math.min(slices, 2)], g.parts[1]
+    local tile = by_lines(kernel, shape, g, most)
+    if not tile then return nil end
+    tile.places, tile.run = part.h.places, gcd(BLOCK, part.w.places)
+    tile.channels, tile.tall = matrix.side(shape.channels, most.channels), matrix.side(shape.out, LINES.product.tall)
+    local others = #g.parts * g.groups * ceil(tile.places, tile.lines) * (g.B // tile.images)
+    while others * ceil(shape.out, tile.tall) < LINES.tiles and tile.tall > TALL_MIN do
+        tile.tall = matrix.side(shape.out, tile.tall // 2)
+    end
+    return in_memory(tile, "channels", slices, function()
+        return (tile.copied * tile.length + tile.taps * tile.tall) // BLOCK * (tile.channels // BLOCK)
+    end, function() return tile.channels < shape.channels and tile.tall * tile.lines * tile.length or 0 end)
+end
+
+--- The same for the gradient of a weight.
+---   tall, wide          channels and outputs of a tile
+---   run                 lines of a partial sum
+function matrix_conv.gradient_by_lines(kernel, shape, g, partials, slices)
+    local most = LINES.gradient[math.min(slices, 2)]
+    local tile = by_lines(kernel, shape, g, most)
+    if not tile then return nil end
+    tile.run = ceil(g.B // tile.images * g.parts[1].h.places, partials)
+    tile.tall, tile.wide = matrix.side(shape.channels, most.channels), matrix.side(shape.out, LINES.gradient.wide)
+    return in_memory(tile, "tall", slices, function()
+        return (tile.copied * tile.tall + tile.lines * tile.wide) // BLOCK * (tile.length // BLOCK)
+    end, function() return tile.taps * tile.tall * tile.wide end)
 end
 
 return matrix_conv

@@ -45,10 +45,17 @@ local function add_product(list, node, kernel, op, dtype)
     local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
     kernel.matrix = slices or false
     if not slices then return add_vectors(list, node, kernel, g, dtype) end
+    list.store, list.type = c_text.store(kernel, "row[k]", "value"), c_text.type_of(node.ins.weight)
+    list.adds = kernel.can_add or false
+    list.tile = matrix_conv.product_by_lines(kernel, shape, g, slices)
+    kernel.lines = list.tile ~= nil
+    if kernel.lines then
+        list.parts = parts_of(g.parts, function() return 0 end)
+        return
+    end
     local all = {}
     for i, part in ipairs(g.parts) do all[i] = g.B * part.h.places * part.w.places end
-    list.tile, list.adds = matrix_conv.product(kernel, shape, all, slices), kernel.can_add or false
-    list.store, list.type = c_text.store(kernel, "row[c]", "value"), c_text.type_of(node.ins.weight)
+    list.tile, list.store = matrix_conv.product(kernel, shape, all, slices), c_text.store(kernel, "row[c]", "value")
     list.parts = parts_of(g.parts, function(_, i)
         return ceil(shape.out, list.tile.tall) * g.groups * ceil(all[i], list.tile.wide)
     end)
@@ -70,7 +77,9 @@ local function weight_gradient(kernel, node, op, dtype)
     kernel.matrix, list.type = slices or false, c_text.type_of(node.ins.x)
     list.part = text.block(conv.named_part_text(part, 0) .. ";")
     if slices then
-        list.tile = matrix_conv.gradient(kernel, shape, list.partials, slices)
+        list.tile = matrix_conv.gradient_by_lines(kernel, shape, g, list.partials, slices)
+        kernel.lines = list.tile ~= nil
+        list.tile = list.tile or matrix_conv.gradient(kernel, shape, list.partials, slices)
         return list
     end
     list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
@@ -78,14 +87,15 @@ local function weight_gradient(kernel, node, op, dtype)
     return list
 end
 
--- Sets the blocks of an op: NAME, or NAME_matrix on the matrix registers, with what each needs; `own`: what that on
--- vectors needs besides.
-local function set_blocks(entry, name, own)
-    entry.blocks = { name, name .. "_matrix" }
-    entry.block = function(kernel) return entry.blocks[kernel.matrix and 2 or 1] end
+-- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, with
+-- what each needs; `own`: what that on vectors needs besides; lines: what that over lines needs.
+local function set_blocks(entry, name, own, lines)
+    entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines" }
+    entry.block = function(kernel) return entry.blocks[kernel.lines and 3 or kernel.matrix and 2 or 1] end
     entry.helper = function(_, kernel)
         if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
+            .. (kernel.lines and lines or "")
     end
 end
 
@@ -105,7 +115,8 @@ return function(list)
     list.conv2d_turned.blocks = { "conv2d_turned", "conv2d_turned_panels" }
     list.conv2d_turned.block = function(kernel) return list.conv2d_turned.blocks[kernel.panel and 2 or 1] end
     list.conv2d_dw = { arguments = weight_gradient }
-    set_blocks(list.conv2d, "conv2d", "planes_products")
-    set_blocks(list.conv2d_dx, "conv2d", "planes_products")
-    set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half")
+    local product = " planes_lines:half lines_pairs:half lines_weights:half lines_results:half"
+    set_blocks(list.conv2d, "conv2d", "planes_products", product)
+    set_blocks(list.conv2d_dx, "conv2d", "planes_products", product)
+    set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_lines:half lines_rows:half")
 end
