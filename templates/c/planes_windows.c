@@ -14,9 +14,8 @@ typedef struct conv_window {
     const int *at;
     int first[4];
     uint32_t loads[4];
-    uint16_t inside, far;
+    uint16_t inside, far, lane[16];
     bool run, scattered;
-    uint16_t lane[16];
 } conv_window;
 
 /* 16 elements, and whole numbers for them. */

@@ -73,7 +73,7 @@ static void permutations(void) {
     }
 }
 
-/* What lines of convolutions are copied and spread with. */
+/* The instructions that copy and spread lines of convolutions. */
 static void lines(void) {
     const uint32_t mask = 0x8000ff05;
     lanes a, b, index, found;
