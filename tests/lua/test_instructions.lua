@@ -46,18 +46,29 @@ end
 -- The kernel that a function of the plan launches.
 local function kernel_of(entry) return entry.kernel or entry.fn end
 
--- The names of kernels; in `make test` one of each kind.
-local function chosen(t, plan)
+-- The names of kernels and twins; in `make test` those of one of each kind. twins: by the function that launches them.
+local function chosen(t, plan, twins)
     local names, kinds = {}, {}
     for _, kernel in ipairs(plan.kernels) do
         local name = kernel_of(kernel)
         local kind = name:gsub("_%d.*", "")
-        if t.all or not kinds[kind] then names[name], kinds[kind] = true, true end
+        if t.all or names[name] or not kinds[kind] then
+            names[name], names[twins[kernel.fn] or name], kinds[kind] = true, true, true
+        end
     end
     return names
 end
 
--- The kernels of a spec, and its plan.
+-- The names of twins by the function that launches them: the first part of those of their kernels.
+local function twins_of(folder)
+    local twins = {}
+    for fn, twin in host.read(folder .. "/launch.c"):gmatch '{%.name = "([%w_]+)",%s+%.twin = "([%w_]+)"' do
+        twins[fn] = twin
+    end
+    return twins
+end
+
+-- The kernels of a spec, its plan and its twins.
 local function compiled(t, spec, arch)
     local programs = shipped.open(t, spec.data)
     local _, _, build = devices.open(t)
@@ -70,20 +81,21 @@ local function compiled(t, spec, arch)
     t.equal(result.status, 0, result.err)
     local plan = t.load("tests/lua/json.lua").read(host.read(out .. "/plan.json"))
     local some = t.root .. "/" .. t.temp() .. "/kernels.cu"
-    t.write(some, kernels_of(host.read(out .. "/kernels.cu"), chosen(t, plan)))
-    return instructions.compiled(t, build .. "/device/nvrtc_check", some, arch, t.all), plan
+    local twins = twins_of(out)
+    t.write(some, kernels_of(host.read(out .. "/kernels.cu"), chosen(t, plan, twins)))
+    return instructions.compiled(t, build .. "/device/nvrtc_check", some, arch, t.all), plan, twins
 end
 
 -- The kernels that a call launches, by name: those of the twin, where there is one.
-local function launched(kernels, fn)
+local function launched(kernels, name, twin)
     local list = {}
-    for _, last in ipairs(TWIN) do list[fn .. last] = kernels[fn .. last] end
-    return next(list) and list or { [fn] = kernels[fn] }
+    for _, last in ipairs(twin and TWIN or {}) do list[twin .. last] = kernels[twin .. last] end
+    return next(list) and list or { [name] = kernels[name] }
 end
 
 -- A large kernel, or its twin, has products on tensor cores and copies that run beside them.
-local function check_large(t, kernel, own, arch)
-    local twin = own[kernel_of(kernel) .. "_boxes"]
+local function check_large(t, kernel, own, twin, arch)
+    twin = twin and own[twin .. "_boxes"]
     local product = twin or own[kernel_of(kernel)]
     assert(twin or arch == "80" or WITHOUT_TWIN[kernel.kind], kernel.fn .. " has no twin for sm_90a")
     assert(product[twin and "wgmma" or "mma"] > 0, kernel.fn .. " has no product on tensor cores")
@@ -94,14 +106,15 @@ local function check_large(t, kernel, own, arch)
 end
 
 local function check(t, spec, arch)
-    local kernels, plan = compiled(t, spec, arch)
+    local kernels, plan, twins = compiled(t, spec, arch)
     local large, wide, narrow = 0, 0, 0
     for _, kernel in ipairs(plan.kernels) do
         local name = kernel_of(kernel)
-        local own = kernels[name] and launched(kernels, name) or {}
+        local twin = twins[kernel.fn]
+        local own = kernels[name] and launched(kernels, name, twin) or {}
         if next(own) and kernel.flops >= LARGE and kernel.role ~= "boundary" then
             large = large + 1
-            check_large(t, kernel, own, arch)
+            check_large(t, kernel, own, twin, arch)
         end
         for _, found in next, own do
             wide, narrow = wide + kernel.calls * found.wide, narrow + kernel.calls * found.narrow
