@@ -126,6 +126,7 @@ end
 -- The statements that store a complete sum.
 local function store_of(kernel)
     if kernel.node.behind then return behind.store(kernel, "f32") end
+    if graph.is_half(graph.result(kernel.node)) then return c_text.store(kernel, "c[at]", "value") end
     return text.block("c[at] = value;")
 end
 
@@ -201,8 +202,9 @@ local function ahead_of(kernel, half)
 end
 
 -- The statements that store a block of sums as numbers of bf16, and what stands behind them if it is found in a table;
--- nil: what stands behind them is computed.
+-- nil: what stands behind them is computed, or they are added to the result.
 local function narrow_of(kernel, sums)
+    if kernel.can_add then return nil end
     local found = look_up.of_result(kernel)
     if kernel.node.behind and not found then return nil end
     local size = ("%s, %s"):format(sums.rows.text, sums.columns.text)
