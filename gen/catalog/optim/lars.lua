@@ -15,11 +15,12 @@ optimizer "lars" {
     scope = "tensor", zero = true, cycled = "momentum",
     state = function(o) return o.momentum ~= 0 and { "buf" } or {} end,
     sums = function(o, w, g)
+        if not o.lars then return end       -- then nothing of the tensor is measured
         local w_norm, g_norm = sqrt(var "w_squares"), sqrt(var "g_squares")
         local ratio = o.eeta * w_norm / (g_norm + o.weight_decay * w_norm + o.epsilon)
         ratio = where(gt(var "w_squares", 0), where(gt(var "g_squares", 0), min(ratio, 50), 1), 1)
         return { statements = {}, sums = { { "w_squares", w * w }, { "g_squares", g * g } },
-            scales = { { "ratio", o.lars and ratio or 1 } } }
+            scales = { { "ratio", ratio } } }
     end,
     update = function(o, w, g, s, lr)
         local decayed = o.lars and o.weight_decay ~= 0 and g + o.weight_decay * w or g
@@ -29,7 +30,7 @@ optimizer "lars" {
             list[#list + 1] = { "buf", o.momentum * s.buf + d }       -- starts at 0, so the first value is d
             d = var "buf"
         end
-        list[#list + 1] = { "w", w - lr * var "ratio" * d }
+        list[#list + 1] = { "w", w - (o.lars and lr * var "ratio" or lr) * d }
         return list
     end,
 }
