@@ -34,7 +34,7 @@ static inline conv_term conv_term_at(const conv_terms *x, int k, bool is_term) {
 }
 
 /* Rows of A: 32 terms from `first` on, of which `terms` are read; the others are 0. */
-static __attribute__((noinline)) void conv_rows($type *to, const conv_terms *x, int first, int terms) {
+static __attribute__((noinline, unused)) void conv_rows($type *to, const conv_terms *x, int first, int terms) {
     for (int k = 0; k < 32; k++) {
         conv_term t = conv_term_at(x, first + k, k < terms);
         for (int v = 0; v < x->count; v += 16, to += 16) {
@@ -46,7 +46,8 @@ static __attribute__((noinline)) void conv_rows($type *to, const conv_terms *x, 
 
 /* A panel of B: `terms` terms from `first` on, zeros behind them up to a multiple of 32. `most`: the depth of a whole
  * panel. Pairs of the same two taps follow each other, so that their windows stay in registers. */
-static __attribute__((noinline)) void conv_panel(bf16 *panel, int most, const conv_terms *x, int first, int terms) {
+static __attribute__((noinline, unused)) void conv_panel(bf16 *panel, int most, const conv_terms *x, int first,
+                                                         int terms) {
     const int period = x->taps % 2 ? 2 * x->taps : x->taps, pairs = terms / 2 * 2;
     const size_t step = (size_t)(period / x->taps) * x->plane, slice = 32 * (size_t)most;
     bf16_pairs all[SLICES];

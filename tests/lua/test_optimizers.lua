@@ -180,7 +180,8 @@ local function updated(rule, o, t, g)
     end
     local arguments = { o, expr.var "w", expr.var "g", states, expr.var "lr", expr.var "t" }
     local lists = { rule.update(table.unpack(arguments)) }
-    if rule.sums then table.insert(lists, 1, rule.sums(table.unpack(arguments)).statements) end
+    local before = rule.sums and rule.sums(table.unpack(arguments))
+    if before then table.insert(lists, 1, before.statements) end
     for _, list in ipairs(lists) do
         for _, s in ipairs(list) do env[s[1]] = expr.evaluate(expr.lift(s[2]), env) end
     end
