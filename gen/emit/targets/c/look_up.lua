@@ -2,7 +2,7 @@
 -- results of all of them, computed once before main by the expression that it replaces, so that all bits stay. A
 -- processor that reads 16 elements of a table at once (profile.tables) takes a third of the time of a GELU.
 --
---   bf16_rounded(value) * (0.5f * (1.0f + ga_tanhf(... x_1 ...)) + ...)
+--   bf16_rounded(value) * (0.5f * (1.0f + ga_tanhf(... x_1 ...)) + ...)    ->
 --   bf16_rounded(value) * gelu_dx_of[with_1[at].bits]
 local c = require "emit.targets.c.c"
 local expr = require "base.expr"
