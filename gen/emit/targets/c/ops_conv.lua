@@ -88,14 +88,14 @@ local function weight_gradient(kernel, node, op, dtype)
 end
 
 -- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, with
--- what each needs; `own`: what that on vectors needs besides; lines: what that over lines needs.
-local function set_blocks(entry, name, own, lines)
+-- what each needs; `own`: what that on vectors needs besides; blocks, lines: what that in blocks or over lines needs.
+local function set_blocks(entry, name, own, blocks, lines)
     entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines" }
     entry.block = function(kernel) return entry.blocks[kernel.lines and 3 or kernel.matrix and 2 or 1] end
     entry.helper = function(_, kernel)
         if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
-            .. (kernel.lines and lines or "")
+            .. (kernel.lines and lines or blocks)
     end
 end
 
@@ -116,7 +116,8 @@ return function(list)
     list.conv2d_turned.block = function(kernel) return list.conv2d_turned.blocks[kernel.panel and 2 or 1] end
     list.conv2d_dw = { arguments = weight_gradient }
     local product = " planes_lines:half lines_pairs:half lines_weights:half lines_results:half"
-    set_blocks(list.conv2d, "conv2d", "planes_products", product)
-    set_blocks(list.conv2d_dx, "conv2d", "planes_products", product)
-    set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_lines:half lines_rows:half")
+    set_blocks(list.conv2d, "conv2d", "planes_products", " planes_panel:half", product)
+    set_blocks(list.conv2d_dx, "conv2d", "planes_products", " planes_panel:half", product)
+    set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_rows:half",
+        " planes_lines:half lines_rows:half")
 end
