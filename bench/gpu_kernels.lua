@@ -12,23 +12,29 @@ local PRODUCTS = {
     linear_dw = { a = 1, b = 0, full = true }, linear_in_out_dw = { a = 1, b = 0, full = true },
 }
 
--- The line about a product that bench/cublaslt.c reads; nil for other kernels.
-local function line_of(kernel, precision)
+-- The words of bench/cublaslt.c about a product behind its name; nil for other kernels.
+local function product_of(kernel, precision)
     local how, m, n, k = PRODUCTS[kernel.kind], kernel.fn:match "_(%d+)x(%d+)x(%d+)"
     if not how or not k then return nil end
-    return ("%s %s %s %s %d %d %s %s\n"):format(kernel.name, m, n, k, how.a, how.b, precision,
-        how.full and "f32" or precision)
+    return ("%s %s %s %d %d %s %s"):format(m, n, k, how.a, how.b, precision, how.full and "f32" or precision)
 end
 
--- cuBLASLt's microseconds of each product by its name, and why there are none.
+-- cuBLASLt's microseconds of each product by its words, and why there are none. Products of the same words are measured
+-- once.
 local function yardstick(o, folder, kernels, precision)
-    local lines = {}
-    for _, kernel in ipairs(kernels) do lines[#lines + 1] = line_of(kernel, precision) end
+    local lines, words, known = {}, {}, {}
+    for _, kernel in ipairs(kernels) do
+        local product = product_of(kernel, precision)
+        if product and not known[product] then
+            known[product], words[#words + 1] = true, product
+            lines[#lines + 1] = ("%d %s\n"):format(#words, product)
+        end
+    end
     assert(host.write(folder, "products.txt", table.concat(lines)))
     local result = assert(measured { "sh", "-c", 'exec "$0" < "$1"', o.cublaslt, folder .. "/products.txt" })
     if result.status ~= 0 then return {}, result.err:match "[^\n]*" end
     local found = {}
-    for name, us in result.out:gmatch "(%S+) ([%d.]+)\n" do found[name] = tonumber(us) end
+    for number, us in result.out:gmatch "(%d+) ([%d.]+)\n" do found[words[tonumber(number)]] = tonumber(us) end
     return found, nil
 end
 
@@ -49,7 +55,7 @@ function gpu_kernels.rows(o, case, peaks)
     local times, rows = measure(case.folder, o.data, o.cycles), {}
     local others, why = yardstick(o, case.folder, plan.kernels, case.precision)
     for _, kernel in ipairs(plan.kernels) do
-        local time, other = times[kernel.name], others[kernel.name]
+        local time, other = times[kernel.name], others[product_of(kernel, case.precision)]
         if time then
             rows[#rows + 1] = { name = kernel.name, calls = time.calls, ms = time.ms, least_us = time.least_us,
                 predicted_ms = kernel.calls * (kernel.predicted_us + plan.device.call_us) / 1e3,

@@ -205,7 +205,8 @@ GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *to, const 
 #pragma unroll 4
     for (int k = begin + team; k < end && first + chunk < count; k += GA_TERM_TEAMS)
         ga_add8<true>(sums, x + (ga_int64)k * row + first + chunk, 8);
-    ga_put8<true>(teams[team] + chunk, sums, 8);
+#pragma unroll
+    for (int e = 0; e < 8; e++) teams[team][chunk + e] = sums[e];
     __syncthreads(); /* all teams have their sums there */
     const int to_row = ga_terms_row(count);
     if (threadIdx.x >= 64 || first + threadIdx.x >= to_row) return;

@@ -459,6 +459,16 @@ void dev_bad_lane(int lane, unsigned mask) {
            where().c_str());
 }
 
+void dev_global(const void *at) {
+    const SharedArea &s = shared_area();
+    const char *place = (const char *)at;
+    if ((uintptr_t)at - s.dynamic >= s.dynamic_capacity &&
+        (place < s.module->shared_begin || place >= s.module->shared_end))
+        return;
+    report("address space", "an instruction for global memory is given a place in shared memory%s", where().c_str());
+    abandon_launch();
+}
+
 Module *device::loading;
 void dev_register(const dev_kernel *kernel) {
     loading->kernels.push_back(kernel);

@@ -115,7 +115,10 @@ static inline float __frcp_rn(float v) { return 1.0f / v; }
 static inline float __fsqrt_rn(float v) { return sqrtf(v); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-template <class T> static inline void __stwb(T *to, T v) { *to = v; }
+template <class T> static inline void __stwb(T *to, T v) {
+    dev_global(to);
+    *to = v;
+}
 // Sums and products that the compiler must not contract: the value goes through an opaque copy.
 template <class T> static inline T dev_opaque(T v) {
     asm volatile("" : "+m"(v));

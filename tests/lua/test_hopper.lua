@@ -259,6 +259,19 @@ add("a twin with wrong results is not taken, and a line says so", function(t)
     programs.identical(found, (with "none"), { "parameters", "gradients" })
 end)
 
+add("found: an instruction for global memory that is given a place in shared memory", function(t)
+    devices.needs_library(t)
+    local programs = devices.open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local text, count = host.read(p.folder .. "/kernels.cu"):gsub(
+        "for %(int e = 0; e < 8; e%+%+%) teams%[team%]%[chunk %+ e%] = sums%[e%];",
+        "for (int e = 0; e < 8; e += 8) ga_put8<true>(teams[team] + chunk, sums, 8);")
+    t.equal(count, 1)
+    local result = devices.edited(t, p, text, forced())
+    t.equal(result.status, 3)
+    t.match(result.err, "device: address space: [^\n]*_sums")
+end)
+
 add("without a driver that describes boxes, or another device, the other kernels are used", function(t)
     devices.needs_library(t)
     local programs, environment, build_folder = devices.open(t)
