@@ -1,4 +1,4 @@
-// hopper_product: products for sm_90a. Blocks stay and share the slices of all tiles in equal runs.
+// hopper_product: products for sm_90a. Blocks stay, have whole tiles in turns, and share the slices of the last ones.
 
 //@ strips(type, half)
 enum {
@@ -17,41 +17,78 @@ GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[EIGHTS][4], int
 
 //@ runs(type, half)
 /* -- a product of sm_90a. A tile has 128 rows and 256 columns, a slice of it is 64 terms deep. The CLUSTER blocks of a
- * cluster have tiles below each other: each copies its rows of A, and to all of them a part of the columns of B. All
- * slices of all such piles of tiles are one line, pile by pile, and each cluster has an equal run of it. The first
- * warpgroup of a block copies slices into a ring, two others multiply: each 64 of the rows. The sums of a pile that no
- * cluster has alone are parts: a second kernel adds them up in the order of their terms. So the sizes that the host
- * gives, clusters among them, decide about the order of each sum. */
+ * cluster have tiles below each other, a pile: each copies its rows of A, and to all of them a part of the columns of B.
+ * Clusters take the first piles in turns, so that those which run at the same time read the same rows and columns. The
+ * last piles may be shared: `shares` clusters have `share` slices of each, all at the same terms; the slices behind them,
+ * the tails of these piles, are one line, cut into equal runs for the other clusters. The sums of a shared pile are
+ * parts: a second kernel adds them up in the order of their terms. So the sizes that the host gives, clusters among them,
+ * decide about the order of each sum. The first warpgroup of a block copies slices into a ring, two others multiply:
+ * each 64 of the rows. */
 
 enum {
     GA_RING = 4,          /* slices */
     GA_DEEP = 64,         /* terms of a slice: rows of 128 bytes, or panels of 64 rows of 64 neighbours */
     GA_PANEL = 64 * 128,  /* bytes */
     GA_TALL = 128, GA_WIDE = 256,
-    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128
+    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128,
+    GA_PART_ROWS = 16     /* of a tile, whose parts a block of the second kernel adds up */
+};
+
+/* Slices that a cluster computes at a stretch: `count` of a pile; part: number of its place among the parts, or -1 if
+ * they are all slices of the pile. */
+struct ga_piece {
+    int pile, from, count, part;
 };
 
 template <int CLUSTER> struct ga_run {
     enum { PILE = CLUSTER * GA_TALL };
-    int M, N, clusters, piles, slices;
+    int M, N, clusters, slices, whole, shared, shares, share, tail, others;
 
     __device__ __forceinline__ ga_run(const product_sizes &size)
-        : M(size.M), N(size.N), clusters(size.clusters),
-          piles((size.M + PILE - 1) / PILE * ((size.N + GA_WIDE - 1) / GA_WIDE)),
-          slices((size.K + GA_DEEP - 1) / GA_DEEP) {}
-    /* The first slice of a cluster's run; that behind the last cluster is the end of all. */
-    __device__ __forceinline__ int first(int cluster) const {
-        return piles * slices * cluster / clusters;
+        : M(size.M), N(size.N), clusters(size.clusters), slices((size.K + GA_DEEP - 1) / GA_DEEP), whole(size.whole),
+          shared((size.M + PILE - 1) / PILE * ((size.N + GA_WIDE - 1) / GA_WIDE) - size.whole), shares(size.shares),
+          share(size.share), tail(max(slices - size.shares * size.share, 0)), others(clusters - shares * shared) {}
+    /* The place of the first part of a shared pile, which has one for each share, and two for its tail. */
+    __device__ __forceinline__ int first_part(int of_shared) const { return of_shared * (shares + 2); }
+    /* Where the run of one of the clusters that have tails begins. */
+    __device__ __forceinline__ int tail_run(int other) const { return shared * tail * other / others; }
+
+    /* Piece n of a cluster; false: there are fewer. */
+    __device__ __forceinline__ bool piece(ga_piece &p, int cluster, int n) const {
+        const int own = (whole - cluster + clusters - 1) / clusters;
+        if (n < own) {
+            p = {cluster + n * clusters, 0, slices, -1};
+            return true;
+        }
+        n -= own;
+        if (cluster < shares * shared) {
+            const int number = cluster / shared, of_shared = cluster % shared, from = number * share;
+            p = {whole + of_shared, from, min(share, slices - from), first_part(of_shared) + number};
+            return n == 0;
+        }
+        if (tail == 0 || shared == 0) return false;
+        const int other = cluster - shares * shared, begin = tail_run(other), end = tail_run(other + 1);
+        const int of_shared = begin / tail + n, from = max(begin, of_shared * tail), behind = (of_shared + 1) * tail;
+        p = {whole + of_shared, shares * share + from - of_shared * tail, min(behind, end) - from,
+             first_part(of_shared) + shares + (from > of_shared * tail)};
+        return from < end;
+    }
+    /* The parts of a shared pile: one or two of its tail. */
+    __device__ __forceinline__ int parts_of(int of_shared) const {
+        if (tail == 0) return shares;
+        const int begin = of_shared * tail, end = begin + tail;
+        int other = begin * others / (shared * tail);
+        while (tail_run(other) <= begin) other++;
+        return shares + (tail_run(other) < end ? 2 : 1);
     }
     /* The first row and column of this block's tile of a pile. */
     __device__ __forceinline__ void place(int &i0, int &j0, int pile) const {
         ga_tile_place<PILE, GA_WIDE>(M, N, i0, j0, pile);
         i0 += blockIdx.x % CLUSTER * GA_TALL;
     }
-    /* Where this block's number of a cluster keeps the part of a tile that has its first slice, or of one that it
-     * begins with another slice. */
-    __device__ __forceinline__ ga_int64 part(int cluster, bool begins) const {
-        return (ga_int64)(2 * (cluster * CLUSTER + blockIdx.x % CLUSTER) + begins) * (GA_TALL * GA_WIDE);
+    /* Where this block of a cluster keeps a part of its tile. */
+    __device__ __forceinline__ ga_int64 at(int part) const {
+        return (ga_int64)(part * CLUSTER + blockIdx.x % CLUSTER) * (GA_TALL * GA_WIDE);
     }
 };
 
@@ -72,22 +109,69 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
                            ga_uint64 *full, ga_uint64 *empty) {
     enum { WIDE = GA_WIDE / CLUSTER };
     const int cluster = blockIdx.x / CLUSTER, j = blockIdx.x % CLUSTER * WIDE;
-    const int begin = run.first(cluster), count = run.first(cluster + 1) - begin;
-    int pile = begin / run.slices, s = begin % run.slices, i0, j0;
     ga_boxes_soon(a);
     ga_boxes_soon(b);
-    run.place(i0, j0, pile);
-    for (int n = 0; n < count; n++, s++) {
-        const int place = n % GA_RING;
-        ga_byte *slice = ring + place * GA_SLICE_BYTES;
-        if (s == run.slices) {
-            s = 0;
-            run.place(i0, j0, ++pile);
+    ga_piece p;
+    for (int k = 0, n = 0; run.piece(p, cluster, k); k++) {
+        int i0, j0;
+        run.place(i0, j0, p.pile);
+        for (int s = p.from; s < p.from + p.count; s++, n++) {
+            const int place = n % GA_RING;
+            ga_byte *slice = ring + place * GA_SLICE_BYTES;
+            ga_gate_wait(empty + place, ~(n / GA_RING) & 1);
+            ga_gate_expect(full + place, GA_SLICE_BYTES);
+            ga_slice_copy<1, GA_TALL, A_TURNED>(slice, a, full + place, i0, s * GA_DEEP);
+            ga_slice_copy<CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES + j * 128, b, full + place, j0 + j, s * GA_DEEP);
         }
-        ga_gate_wait(empty + place, ~(n / GA_RING) & 1);
-        ga_gate_expect(full + place, GA_SLICE_BYTES);
-        ga_slice_copy<1, GA_TALL, A_TURNED>(slice, a, full + place, i0, s * GA_DEEP);
-        ga_slice_copy<CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES + j * 128, b, full + place, j0 + j, s * GA_DEEP);
+    }
+}
+
+//@ beside(type, half)
+/* Nothing is needed beside sums. */
+struct ga_nothing {};
+
+/* What is needed beside the sums of a strip of a warp: read(i, j) of the two eights of a lane. */
+template <typename BESIDE> struct ga_strip_reads {
+    BESIDE upper, lower;
+    template <typename READ> __device__ __forceinline__ void begin(int i, int j, READ read) {
+        read(upper, i, j);
+        read(lower, i + 8, j);
+    }
+};
+
+/* Calls put(i, j, value, beside) for each eight neighbours of strip n of the sums of a warp, whose lane begins with
+ * row i and column j. */
+template <int EIGHTS, typename BESIDE, typename PUT>
+GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], int n, const ga_strip_reads<BESIDE> &beside,
+                              int i, int j, int lane, PUT put) {
+    enum { STRIDE = GA_STRIP + 8 };
+#pragma unroll
+    for (int v = 0; v < EIGHTS; v++) {
+        if (v / (GA_STRIP / 8) != n) continue; /* registers have no index */
+        float *at = scratch + lane / 4 * STRIDE + v % (GA_STRIP / 8) * 8 + lane % 4 * 2;
+        *(float2 *)at = make_float2(sum[v][0], sum[v][1]);
+        *(float2 *)(at + 8 * STRIDE) = make_float2(sum[v][2], sum[v][3]);
+    }
+    __syncwarp();
+    const float4 *at = (const float4 *)(scratch + lane / 4 * STRIDE + lane % 4 * 8), *lower = at + 8 * STRIDE / 4;
+    float value[8] = {at[0].x, at[0].y, at[0].z, at[0].w, at[1].x, at[1].y, at[1].z, at[1].w};
+    put(i, j, value, beside.upper);
+    float other[8] = {lower[0].x, lower[0].y, lower[0].z, lower[0].w, lower[1].x, lower[1].y, lower[1].z, lower[1].w};
+    put(i + 8, j, other, beside.lower);
+    __syncwarp();
+}
+
+/* The same for all strips. They go through shared memory one by one; what is needed beside them is read two strips ahead:
+ * the reads of a strip would wait for each other, since what put stores may be what they read. */
+template <int EIGHTS, typename BESIDE, typename READ, typename PUT>
+GA_DEVICE void ga_strips_put(float *scratch, const float (&sum)[EIGHTS][4], ga_strip_reads<BESIDE> even,
+                               ga_strip_reads<BESIDE> odd, int i, int j, int lane, READ read, PUT put) {
+#pragma unroll 1
+    for (int n = 0; n < EIGHTS * 8 / GA_STRIP; n += 2, j += 2 * GA_STRIP) {
+        ga_strip_put(scratch, sum, n, even, i, j, lane, put);
+        even.begin(i, j + 2 * GA_STRIP, read);
+        ga_strip_put(scratch, sum, n + 1, odd, i, j + GA_STRIP, lane, put);
+        odd.begin(i, j + 3 * GA_STRIP, read);
     }
 }
 
@@ -117,34 +201,56 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
     if (block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
 }
 
-/* The work of the other two: the sums of each tile of the run, then store(i, j, value), or a part. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename STORE>
+/* The sums of a warpgroup begin with a bias of each column, unless there is none or they go on with those of before. */
+GA_DEVICE void ga_sums_begin(float (&sum)[32][4], const float *bias, int j0, int N, int lane) {
+#pragma unroll
+    for (int v = 0; v < 32; v++) {
+        const int j = j0 + v * 8 + lane % 4 * 2;
+        const float2 two = bias && j < N ? *(const float2 *)(bias + j) : make_float2(0, 0);
+        sum[v][0] = sum[v][2] = two.x;
+        sum[v][1] = sum[v][3] = two.y;
+    }
+}
+
+/* The work of the other two: the sums of each piece of the run, then store(i, j, value, beside), or a part. read(i, j):
+ * what store needs beside the sums, read while products go on. bias: of each column, or null. */
+template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
 GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLUSTER> &run, ga_uint64 *full,
-                           ga_uint64 *empty, float *parts, STORE store) {
+                           ga_uint64 *empty, const float *bias, float *parts, READ read, STORE store) {
+    typedef decltype(read(0, 0)) BESIDE;
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, group = warp / 4;
-    const int cluster = blockIdx.x / CLUSTER, begin = run.first(cluster), end = run.first(cluster + 1);
-    for (int at = begin; at < end;) {
-        const int from = at % run.slices, rest = run.slices - from, count = rest < end - at ? rest : end - at;
-        float sum[32][4] = {};
-        ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(sum, ring, full, empty, group, at - begin, count);
+    ga_piece p;
+    for (int k = 0, n = 0; run.piece(p, blockIdx.x / CLUSTER, k); k++) {
         int i0, j0;
-        run.place(i0, j0, at / run.slices);
-        float *part = parts + run.part(cluster, from == 0);
-        ga_group_store(scratch + warp * GA_SCRATCH, sum, warp * 16, lane, [&](int i, int j, float (&value)[8]) {
-            if (count < run.slices)
-                ga_put8<true>(part + i * GA_WIDE + j, value, 8);
-            else if (i0 + i < run.M && j0 + j < run.N)
-                store(i0 + i, j0 + j, value);
-        });
-        at += count;
+        run.place(i0, j0, p.pile);
+        float *part = p.part < 0 ? nullptr : parts + run.at(p.part);
+        auto read_here = [&](BESIDE &beside, int i, int j) {
+            if (!part && i0 + i < run.M && j < GA_WIDE && j0 + j < run.N) beside = read(i0 + i, j0 + j);
+        };
+        const int i = warp * 16 + lane / 4, j = lane % 4 * 8;
+        ga_strip_reads<BESIDE> even, odd;
+        even.begin(i, j, read_here);
+        odd.begin(i, j + GA_STRIP, read_here);
+        float sum[32][4];
+        ga_sums_begin(sum, p.from == 0 ? bias : nullptr, j0, run.N, lane);
+        ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(sum, ring, full, empty, group, n, p.count);
+        ga_strips_put(scratch + warp * GA_SCRATCH, sum, even, odd, i, j, lane, read_here,
+                        [&](int i, int j, float (&value)[8], const BESIDE &beside) {
+                            if (part)
+                                ga_put8<true>(part + i * GA_WIDE + j, value, 8);
+                            else if (i0 + i < run.M && j0 + j < run.N)
+                                store(i0 + i, j0 + j, value, beside);
+                        });
+        n += p.count;
     }
 }
 
 //@ products(type, half)
-/* The product of a block of three warpgroups; calls store(i, j, value) for each eight neighbours of whole tiles. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename STORE>
+/* The product of a block of three warpgroups; calls store(i, j, value, read(i, j)) for each eight neighbours of whole
+ * tiles. */
+template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
 GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_boxes &b, const product_sizes &size,
-                                float *parts, STORE store) {
+                                const float *bias, float *parts, READ read, STORE store) {
     const ga_run<CLUSTER> run(size);
     float *scratch = (float *)(memory + GA_RING * GA_SLICE_BYTES);
     ga_uint64 *full = (ga_uint64 *)(scratch + 8 * GA_SCRATCH), *empty = full + GA_RING;
@@ -161,28 +267,29 @@ GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_box
         if (threadIdx.x == 0) ga_run_copy<CLUSTER, A_TURNED, B_TURNED>(memory, a, b, run, full, empty);
     } else {
         ga_registers_more<232>();
-        ga_run_sums<CLUSTER, A_TURNED, B_TURNED>(memory, scratch, run, full, empty, parts, store);
+        ga_run_sums<CLUSTER, A_TURNED, B_TURNED>(memory, scratch, run, full, empty, bias, parts, read,
+                                                  store);
     }
     ga_cluster_wait(); /* no block arrives at gates of one that has ended */
 }
 
-/* The tile of this block, if it came in parts: their sums in the order of the terms, eight neighbours at a time. */
-template <int CLUSTER, typename STORE>
-GA_DEVICE void ga_parts_sum(const product_sizes &size, const float *parts, STORE store) {
+/* Some rows of a tile of a shared pile: the sums of its parts in the order of the terms, eight neighbours at a time. */
+template <int CLUSTER, typename READ, typename STORE>
+GA_DEVICE void ga_parts_sum(const product_sizes &size, const float *parts, READ read, STORE store) {
     const ga_run<CLUSTER> run(size);
-    const int pile = blockIdx.x / CLUSTER, from = pile * run.slices, end = from + run.slices;
-    int first = pile * run.clusters / run.piles, i0, j0; /* the cluster with slice `from` */
-    while (run.first(first + 1) <= from) first++;
-    if (run.first(first + 1) >= end) return; /* it has all of the pile */
-    run.place(i0, j0, pile);
-    for (int s = threadIdx.x; s < GA_TALL * GA_WIDE / 8; s += blockDim.x) {
-        const int i = s / (GA_WIDE / 8), j = s % (GA_WIDE / 8) * 8;
+    const int of_shared = blockIdx.x / CLUSTER % run.shared, rows = blockIdx.x / CLUSTER / run.shared * GA_PART_ROWS;
+    const int count = run.parts_of(of_shared);
+    int i0, j0;
+    run.place(i0, j0, run.whole + of_shared);
+    for (int s = threadIdx.x; s < GA_PART_ROWS * GA_WIDE / 8; s += blockDim.x) {
+        const int i = rows + s / (GA_WIDE / 8), j = s % (GA_WIDE / 8) * 8;
         if (i0 + i >= run.M || j0 + j >= run.N) continue;
+        const auto beside = read(i0 + i, j0 + j);
         float value[8] = {};
-        for (int cluster = first; cluster < run.clusters && run.first(cluster) < end; cluster++)
-            if (run.first(cluster) < run.first(cluster + 1))
-                ga_add8<true>(value, parts + run.part(cluster, run.first(cluster) <= from) + i * GA_WIDE + j, 8);
-        store(i0 + i, j0 + j, value);
+#pragma unroll 4
+        for (int n = 0; n < count; n++)
+            ga_add8<true>(value, parts + run.at(run.first_part(of_shared) + n) + i * GA_WIDE + j, 8);
+        store(i0 + i, j0 + j, value, beside);
     }
 }
 

@@ -77,15 +77,18 @@ GA_KERNEL($threads$(tile.at_least)) $fn($params) {
         [](int, const ga_few<float, 4> &) {},
 //% end
         [&](int row, int column, float (&sums)[8]) {
-            $(row { c = c, behind = behind })
+            $(row { c = c, behind = behind, beside = false })
         });
 }
 
-//@ row(c, behind)
+//@ row(c, behind, beside)
 //% if behind then
 enum { FEW = 8 };
 //% end
 const ga_int64 first = (ga_int64)row * size.c_row + column;
+//% if beside then
+const auto &[$(beside.names)] = beside;
+//% end
 //% if c.bias then
 ga_add8<ALL>(sums, bias + column, size.N - column);
 //% end
@@ -99,7 +102,9 @@ for (int k = 0; k < 8; k++) {
 }
 //% end
 //% if behind then
+//% if not beside then
 $(behind.reads)
+//% end
 //% if behind.both then
 ga_put8<ALL>(c + first, sums, size.N - column);
 //% end
@@ -116,6 +121,17 @@ if (add) ga_add8<ALL>(sums, c + first, size.N - column);
 ga_put8<ALL>(c + first, sums, size.N - column);
 //% end
 
+//@ calls(fn, params, beside)
+//% if beside then
+[&](int row, int column) { return $(fn)_read($(params.names), row, column); },
+[&](int row, int column, float (&sums)[8], const $(fn)_beside &beside) {
+    $(fn)_row($(params.names), row, column, sums, beside);
+});
+//% else
+[](int, int) { return ga_nothing(); },
+[&](int row, int column, float (&sums)[8], ga_nothing) { $(fn)_row($(params.names), row, column, sums); });
+//% end
+
 //@ totals(c, sums)
 if (n >= $(sums.count)) return;
 ga_few<real, 4> to;
@@ -126,25 +142,46 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, cluster, a, b, c, behind, sums)
+//@ boxes(fn, params, cluster, a, b, c, behind, sums, beside, bias)
 /* $fn: a product by boxes
+//% if beside then
+ * What eight neighbours of its result are made of beside their sums, its reading, the neighbours; the tiles that blocks
+ * have whole, those that came in parts. */
+struct $(fn)_beside {
+//% for _, one in ipairs(beside.list) do
+    $(one.type) $(one.name);
+//% end
+};
+
+GA_DEVICE $(fn)_beside $(fn)_read($(params.read)) {
+    const ga_int64 first = (ga_int64)row * size.c_row + column;
+    $(fn)_beside beside;
+//% for _, one in ipairs(beside.list) do
+    beside.$(one.name) = $(one.value);
+//% end
+    return beside;
+}
+
+//% else
  * Eight neighbours of its result, the tiles that blocks have whole, those that came in parts. */
+//% end
 GA_DEVICE void $(fn)_row($(params.row)) {
     const bool ALL = true;
-    $(row { c = c, behind = behind })
+    $(row { c = c, behind = behind, beside = beside })
 }
 
 GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
     extern __shared__ __align__(128) ga_byte memory[];
     ga_boxes_product<$cluster, A_TURNED, B_TURNED>(
-        memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, parts,
-        [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+        memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, $bias, parts,
+        $(calls { fn = fn, params = params, beside = beside })
 }
 
 GA_KERNEL(256) $(fn)_parts($(params.parts)) {
     ga_parts_sum<$cluster>(
-        size, parts, [&](int row, int column, float (&sums)[8]) { $(fn)_row($(params.names), row, column, sums); });
+        size, parts,
+        $(calls { fn = fn, params = params, beside = beside })
 }
 //% if sums then
 

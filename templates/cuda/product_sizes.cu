@@ -5,7 +5,8 @@
 typedef struct product_sizes {
     int M, N, K;
     int a_row, b_row, c_row;   // distances of rows in memory
-    int clusters, term_parts;  // of a twin: clusters that share its work, parts of the sums of an operand
+    int clusters, whole, shares, share;  // of a twin (ga_run): its clusters, piles that are not shared, slices of a share
+    int term_parts;                      // parts of the sums of an operand
 } product_sizes;
 
 //@ product_sizes_launch()

@@ -17,20 +17,28 @@ local function ceil(a, b) return (a + b - 1) // b end
 -- As in hopper_product.cu: of a tile, the terms of a slice; elements have 2 bytes, those of parts 4.
 local TALL, WIDE, DEEP = 128, 256, 64
 
--- Bytes of the parts of tiles, written whole and read where they are inside of the result: one for each run of slices
--- that ends or begins within a pile of tiles.
-local function bytes_of_parts(M, N, K, clusters, cluster)
-    local down, slices, bytes = ceil(M, cluster * TALL), ceil(K, DEEP), 0
-    local piles = down * ceil(N, WIDE)
-    local function first(run) return piles * slices * run // clusters end
-    for run = 0, clusters - 1 do
-        for pile = first(run) // slices, ceil(first(run + 1), slices) - 1 do
-            if first(run) > pile * slices or first(run + 1) < (pile + 1) * slices then
-                local rows = math.min(cluster * TALL, M - pile % down * cluster * TALL)
-                local columns = math.min(WIDE, N - pile // down * WIDE)
-                bytes = bytes + 4 * (cluster * TALL * WIDE + rows * columns)
-            end
-        end
+-- How many parts a shared pile of a product comes in: its shares, and one or two of its tail, which are cut where the runs
+-- of the other clusters begin.
+local function parts_of(pile, shared, sizes)
+    local tail = math.max(ceil(sizes.K, DEEP) - sizes.shares * sizes.share, 0)
+    local others, count = sizes.clusters - sizes.shares * shared, sizes.shares
+    if tail == 0 then return count end
+    for other = 1, others - 1 do
+        local begin = shared * tail * other // others
+        if begin > pile * tail and begin < (pile + 1) * tail then count = count + 1 end
+    end
+    return count + 1
+end
+
+-- Bytes of the parts of shared piles of tiles, written whole and read where they are inside of the result.
+local function bytes_of_parts(sizes, cluster)
+    local down, bytes = ceil(sizes.M, cluster * TALL), 0
+    local shared = down * ceil(sizes.N, WIDE) - sizes.whole
+    for pile = 0, shared - 1 do
+        local place = sizes.whole + pile        -- piles go down eight at most here
+        local rows = math.min(cluster * TALL, sizes.M - place % down * cluster * TALL)
+        local columns = math.min(WIDE, sizes.N - place // down * WIDE)
+        bytes = bytes + parts_of(pile, shared, sizes) * 4 * (cluster * TALL * WIDE + rows * columns)
     end
     return bytes
 end
@@ -49,7 +57,7 @@ function traffic.of_products(folder)
         end
         local M, N, K, parts = sizes.M, sizes.N, sizes.K, sizes.term_parts
         local cluster = tonumber(kernels:match("__cluster_dims__%((%d)%) " .. twin .. "_boxes%("))
-        local beside = bytes_of_parts(M, N, K, sizes.clusters, cluster)
+        local beside = bytes_of_parts(sizes, cluster)
         local sums = tonumber(rest:match "%.sums = (%d+)")      -- blocks, of 64 columns and a part each
         local count = ceil(M, 64) * parts == sums and M or N
         local has_parts, has_sums = not rest:find "%.tiles = 0,", sums > 0

@@ -1,5 +1,6 @@
 -- behind: a pointwise node in a product's kernel (targets/behind.lua), as the CUDA target computes it.
 local behind = require "emit.targets.behind"
+local c_text = require "emit.targets.c_text"
 local cuda = require "emit.targets.cuda.cuda"
 local few = require "emit.targets.cuda.few"
 local text = require "base.text"
@@ -11,8 +12,17 @@ local EIGHT = 8         -- neighbours that a thread of a product on tensor cores
 --- The statement that stores element `at` of a product's result c, whose sum is `value`, with what stands behind it.
 function cuda_behind.store(kernel, dtype) return behind.store(kernel, dtype, cuda, "(int)at") end
 
+-- The member of a struct for what a line reads: "ga_few<bf16, FEW> of_with_1", and the value of it.
+local function held(line, t)
+    local name, value = line:match "^const auto ([%w_]+) = (.*);$"
+    local element = t.dtype == "i32" and "int" or c_text.type_of(t).text
+    return { name = name, value = value,
+        type = value:find("ga_read", 1, true) and ("ga_few<%s, %d>"):format(element, EIGHT) or element }
+end
+
 -- How neighbours of a result are computed, or false if nothing stands behind it.
 --   reads            lines that read neighbours of further inputs at once
+--   held             the same for those who read earlier than they compute: { type, name, value } of each
 --   lines            those for element k, over `value`
 --   both, to         whether the kernel's own result is stored too; the parameter of the last one
 -- count: of neighbours, nil: each element is read alone; rounded: the function that rounds to 16 bits; put: the
@@ -20,10 +30,12 @@ function cuda_behind.store(kernel, dtype) return behind.store(kernel, dtype, cud
 local function neighbours(kernel, count, dtype, rounded, put)
     local node = kernel.node
     if not node.behind then return false end
-    local reads = {}
+    local reads, list = {}, {}
     local function element(key, t, v)
         if not count then return few.alone(key, v) end
-        return few.element(count, reads, "", key, key, t, v)
+        local own = few.element(count, reads, "", key, key, t, v)
+        if #reads > #list then list[#reads] = held(reads[#reads], t) end
+        return own
     end
     local lines, value = behind.lines(node, cuda.spelling(dtype, nil, node.at), element, rounded)
     lines[#lines + 1] = put:format(value)
@@ -31,7 +43,7 @@ local function neighbours(kernel, count, dtype, rounded, put)
         table.insert(lines, 1, ("const %s i = first + k;"):format(cuda.int64))
     end
     local _, name = behind.result(node)
-    return { reads = behind.block(reads), lines = behind.block(lines), both = node.behind.both,
+    return { reads = behind.block(reads), held = list, lines = behind.block(lines), both = node.behind.both,
         to = text.ident(name) }
 end
 

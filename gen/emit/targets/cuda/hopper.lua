@@ -11,15 +11,15 @@ local hopper = {}
 
 local ceil = launches.ceil
 
--- As in hopper_product.cu: of a tile; the terms of a slice.
-local TALL, WIDE, DEEP = 128, 256, 64
+-- As in hopper_product.cu: of a tile; the terms of a slice; rows whose parts a block adds up.
+local TALL, WIDE, DEEP, PART_ROWS = 128, 256, 64, 16
 
 -- Operations of the smallest kernel with a twin: one that takes some microseconds.
 local LEAST = 1e9
 
--- Blocks that share the slices of a product: the multiprocessors of an H100 or H200. They are the same on each device,
--- as bits depend on their number. A run has at least FEW slices, since parts cost as much as some.
-local BLOCKS, FEW = 132, 4
+-- Blocks of a product: the multiprocessors of an H100 or H200. They are the same on each device, as bits depend on their
+-- number. The parts of shared piles cost as much time as so many slices of a tile.
+local BLOCKS, PARTS_COST = 132, 32
 
 -- Blocks of a cluster: they have tiles below each other and share the columns of B.
 local CLUSTER = 2
@@ -32,21 +32,25 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
--- How a product is cut: blocks of a cluster, clusters, piles of tiles, slices of each (hopper_product.cu), by which it
--- computes in int. A product of one row of tiles has nothing to share.
+-- How a product is cut (hopper_product.cu, by which it computes in int): blocks of a cluster, clusters, slices of a pile
+-- of tiles; how many piles are shared, in how many shares and of how many slices. A product of one row of tiles has
+-- nothing to share among the blocks of a cluster. Piles are shared where the clusters without one in the last turn lose
+-- more time than parts cost.
 local function cut(g)
     local cluster = g.M > TALL and CLUSTER or 1
-    local piles, slices = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP)
-    return { cluster = cluster, piles = piles, slices = slices,
-        clusters = math.max(1, math.min(BLOCKS // cluster, piles * slices // FEW)) }
-end
-
--- Whether runs of slices end within piles, so that some tiles come in parts.
-local function has_parts(c)
-    for run = 1, c.clusters - 1 do
-        if c.piles * c.slices * run // c.clusters % c.slices > 0 then return true end
+    local piles, slices, clusters = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP), BLOCKS // cluster
+    local c = { cluster = cluster, clusters = math.min(clusters, piles), piles = piles, slices = slices, shared = 0,
+        shares = 0, share = 0 }
+    local rest = piles % clusters
+    if rest == 0 or (clusters - rest) * slices <= PARTS_COST * clusters then return c end
+    c.clusters, c.shared, c.shares = clusters, rest, clusters // rest
+    -- the other clusters have tails as long in sum as a share each; short ones are not worth their parts
+    c.share = rest * slices // clusters
+    if clusters % rest == 0 or slices - c.shares * c.share < PARTS_COST // 2 then
+        c.share = ceil(slices, c.shares)
+        c.shares = ceil(slices, c.share)
     end
-    return false
+    return c
 end
 
 -- The operand `parameter` of a product: its extents in memory, the distance of its rows, and the rows of a box, which
@@ -106,7 +110,8 @@ local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 
 -- The functions that twins of each kind call, besides those that all do.
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
-local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product sums", "hopper_product products",
+local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product beside",
+    "hopper_product sums", "hopper_product products",
     "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
@@ -119,10 +124,23 @@ local function has_twin(g, kernel, operands)
     return not (operands.a.odd or operands.b.odd) and g.c_row % 8 == 0 and c.piles * c.slices * c.clusters < 1 << 31
 end
 
---- The sizes of a product that its twin needs; nil if it has none.
+--- The fields of a product's sizes for its twin; nil if it has none.
 function hopper.sizes(g, kernel, operands)
     if not has_twin(g, kernel, operands) then return nil end
-    return { clusters = cut(g).clusters, term_parts = term_parts(g) }
+    local c = cut(g)
+    return { (".clusters = %d, .whole = %d"):format(c.clusters, c.piles - c.shared),
+        (".shares = %d, .share = %d"):format(c.shares, c.share), ".term_parts = " .. term_parts(g) }
+end
+
+-- What eight neighbours of a product's result need beside their sums, or false: list: { type, name, value } of each,
+-- names: all.
+local function beside(behind)
+    if not behind or #behind.held == 0 then return false end
+    local names = table.concat(ordered.collect(behind.held, function(one) return one.name end), ", ")
+    return { names = text.block(names), list = ordered.collect(behind.held, function(one)
+        return { type = text.block(one.type), name = text.ident(one.name),
+            value = text.block((one.value:gsub("FEW", "8"))) }
+    end) }
 end
 
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
@@ -140,13 +158,16 @@ function hopper.twin(g, kernel, operands, arguments)
     if not has_twin(g, kernel, operands) then return nil end
     local a, b, c, sums = operands.a, operands.b, cut(g), arguments.sums
     local blocks = c.clusters * c.cluster
-    return { cluster = c.cluster, blocks = blocks, shared = SHARED, parts_bytes = 2 * blocks * TALL * WIDE * 4,
-        tiles = has_parts(c) and c.piles * c.cluster or 0, rounds = false,
+    return { cluster = c.cluster, blocks = blocks, shared = SHARED,
+        parts_bytes = math.max(c.shared * (c.shares + 2) * c.cluster * TALL * WIDE, term_parts(g) * ceil(sums and
+            sums.number or 0, 4) * 4) * 4,
+        tiles = c.shared * c.cluster * (TALL // PART_ROWS), rounds = false,
         sums = sums and { blocks = ceil(sums.number, 64) * term_parts(g), totals = ceil(sums.number, 1024) },
         boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { cluster = c.cluster, a = arguments.a, b = arguments.b, c = arguments.c,
-            behind = arguments.behind, sums = sums } }
+        arguments = { cluster = c.cluster, a = arguments.a, b = arguments.b,
+            c = ordered.copy(arguments.c, { bias = false }), behind = arguments.behind, sums = sums,
+            beside = beside(arguments.behind), bias = text.ident(arguments.c.bias and "bias" or "nullptr") } }
 end
 
 -- As in hopper_attention.cu: rows of a tile, slices of the ring, their bytes for an element of a head; and rows of a
@@ -240,7 +261,7 @@ local function wrapped(open, ...)
 end
 
 local PARTS, SUMS = { "const float *parts" }, { "float *parts" }
-local ROW = { "int row", "int column", "float (&sums)[8]" }
+local PLACE, SUM_OF_ROW = { "int row", "int column" }, { "float (&sums)[8]" }
 
 -- The parameters of a twin behind those of the kernel.
 local function own_parameters(twin)
@@ -303,7 +324,9 @@ end
 local function twin_text(kernel, name, context)
     local twin, p = kernel.launch.twin, parameters_of(kernel)
     local params = { names = text.block(names_of(p)),
-        row = wrapped(("GA_DEVICE void %s_row("):format(name), p, ROW),
+        read = wrapped(("GA_DEVICE %s_beside %s_read("):format(name, name), p, PLACE),
+        row = wrapped(("GA_DEVICE void %s_row("):format(name), p, PLACE, SUM_OF_ROW,
+            twin.arguments.beside and { ("const %s_beside &beside"):format(name) } or nil),
         boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, own_parameters(twin)),
         parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
         sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }

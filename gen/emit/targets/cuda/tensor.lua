@@ -109,7 +109,7 @@ function tensor.sizes(g, kernel)
         types = "product_sizes", list = { { "product_sizes size", {
             (".M = %d, .N = %d, .K = %d"):format(g.M, g.N, g.K),
             (".a_row = %d, .b_row = %d, .c_row = %d"):format(a.stride, b.stride, g.c_row),
-            own and (".clusters = %d, .term_parts = %d"):format(own.clusters, own.term_parts) or nil } } } }
+            table.unpack(own or {}) } } } }
 end
 
 --- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
