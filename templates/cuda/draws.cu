@@ -8,11 +8,25 @@ struct ga_draws {
     real factor;
 };
 
-GA_DEVICE ga_draws ga_draws_of(const ga_micro *micro, ga_uint64 stream, ga_int64 iteration, ga_int64 row, double p) {
+// What the draws of all rows of a micro-batch have in common.
+struct ga_drops {
+    ga_int64 row, cycle;
+    ga_uint64 seed, least;
+    real factor;
+};
+
+GA_DEVICE ga_drops ga_drops_of(const ga_micro *micro, double p) {
     const auto facts = ga_read<4>(&micro->row);  // row, cycle, training, seed
     const double used = facts.at[2] ? p : 0;
-    const ga_uint64 key = ga_draw_key(facts.at[3], stream, iteration, facts.at[1], facts.at[0] + row);
-    return {key, (ga_uint64)ceil(used * 0x1p53), (real)(1 / (1 - used))};
+    return {facts.at[0], facts.at[1], (ga_uint64)facts.at[3], (ga_uint64)ceil(used * 0x1p53), (real)(1 / (1 - used))};
+}
+
+GA_DEVICE ga_draws ga_draws_at(const ga_drops &d, ga_uint64 stream, ga_int64 iteration, ga_int64 row) {
+    return {ga_draw_key(d.seed, stream, iteration, d.cycle, d.row + row), d.least, d.factor};
+}
+
+GA_DEVICE ga_draws ga_draws_of(const ga_micro *micro, ga_uint64 stream, ga_int64 iteration, ga_int64 row, double p) {
+    return ga_draws_at(ga_drops_of(micro, p), stream, iteration, row);
 }
 
 // Draw number `element` of the row.

@@ -42,49 +42,58 @@ struct ga_piece {
 
 template <int CLUSTER> struct ga_run {
     enum { PILE = CLUSTER * GA_TALL };
-    int M, N, clusters, slices, whole, shared, shares, share, tail, others;
+    const product_sizes &size;
 
-    __device__ __forceinline__ ga_run(const product_sizes &size)
-        : M(size.M), N(size.N), clusters(size.clusters), slices((size.K + GA_DEEP - 1) / GA_DEEP), whole(size.whole),
-          shared((size.M + PILE - 1) / PILE * ((size.N + GA_WIDE - 1) / GA_WIDE) - size.whole), shares(size.shares),
-          share(size.share), tail(max(slices - size.shares * size.share, 0)), others(clusters - shares * shared) {}
+    __device__ __forceinline__ int slices() const { return (size.K + GA_DEEP - 1) / GA_DEEP; }
+    /* Piles that are shared, clusters that have shares of them; the others, and the slices of a tail. */
+    __device__ __forceinline__ int shared() const {
+        return (size.M + PILE - 1) / PILE * ((size.N + GA_WIDE - 1) / GA_WIDE) - size.whole;
+    }
+    __device__ __forceinline__ int sharers() const { return size.shares * shared(); }
+    __device__ __forceinline__ int others() const { return size.clusters - sharers(); }
+    __device__ __forceinline__ int tail() const { return max(slices() - size.shares * size.share, 0); }
     /* The place of the first part of a shared pile, which has one for each share, and two for its tail. */
-    __device__ __forceinline__ int first_part(int of_shared) const { return of_shared * (shares + 2); }
+    __device__ __forceinline__ int first_part(int of_shared) const { return of_shared * (size.shares + 2); }
     /* Where the run of one of the clusters that have tails begins. */
-    __device__ __forceinline__ int tail_run(int other) const { return shared * tail * other / others; }
+    __device__ __forceinline__ int tail_run(int other) const { return shared() * tail() * other / others(); }
 
     /* Piece n of a cluster; false: there are fewer. */
     __device__ __forceinline__ bool piece(ga_piece &p, int cluster, int n) const {
-        const int own = (whole - cluster + clusters - 1) / clusters;
+        const int own = (size.whole - cluster + size.clusters - 1) / size.clusters;
         if (n < own) {
-            p = {cluster + n * clusters, 0, slices, -1};
+            p = {cluster + n * size.clusters, 0, slices(), -1};
             return true;
         }
         n -= own;
-        if (cluster < shares * shared) {
-            const int number = cluster / shared, of_shared = cluster % shared, from = number * share;
-            p = {whole + of_shared, from, min(share, slices - from), first_part(of_shared) + number};
+        if (cluster < sharers()) {
+            const int number = cluster / shared(), of_shared = cluster % shared(), from = number * size.share;
+            p = {size.whole + of_shared, from, min(size.share, slices() - from), first_part(of_shared) + number};
             return n == 0;
         }
-        if (tail == 0 || shared == 0) return false;
-        const int other = cluster - shares * shared, begin = tail_run(other), end = tail_run(other + 1);
-        const int of_shared = begin / tail + n, from = max(begin, of_shared * tail), behind = (of_shared + 1) * tail;
-        p = {whole + of_shared, shares * share + from - of_shared * tail, min(behind, end) - from,
-             first_part(of_shared) + shares + (from > of_shared * tail)};
+        if (tail() == 0 || shared() == 0) return false;
+        const int other = cluster - sharers(), begin = tail_run(other), end = tail_run(other + 1);
+        const int of_shared = begin / tail() + n, first = of_shared * tail(), from = max(begin, first);
+        p = {size.whole + of_shared, size.shares * size.share + from - first, min(first + tail(), end) - from,
+             first_part(of_shared) + size.shares + (from > first)};
         return from < end;
+    }
+    /* The same with the first row and column of this block's tile; false: there are fewer. */
+    __device__ __forceinline__ bool begin(ga_piece &p, int &i0, int &j0, int cluster, int n) const {
+        if (!piece(p, cluster, n)) return false;
+        place(i0, j0, p.pile);
+        return true;
+    }
+    __device__ __forceinline__ void place(int &i0, int &j0, int pile) const {
+        ga_tile_place<PILE, GA_WIDE>(size.M, size.N, i0, j0, pile);
+        i0 += blockIdx.x % CLUSTER * GA_TALL;
     }
     /* The parts of a shared pile: one or two of its tail. */
     __device__ __forceinline__ int parts_of(int of_shared) const {
-        if (tail == 0) return shares;
-        const int begin = of_shared * tail, end = begin + tail;
-        int other = begin * others / (shared * tail);
+        if (tail() == 0) return size.shares;
+        const int begin = of_shared * tail();
+        int other = begin * others() / (shared() * tail());
         while (tail_run(other) <= begin) other++;
-        return shares + (tail_run(other) < end ? 2 : 1);
-    }
-    /* The first row and column of this block's tile of a pile. */
-    __device__ __forceinline__ void place(int &i0, int &j0, int pile) const {
-        ga_tile_place<PILE, GA_WIDE>(M, N, i0, j0, pile);
-        i0 += blockIdx.x % CLUSTER * GA_TALL;
+        return size.shares + (tail_run(other) < begin + tail() ? 2 : 1);
     }
     /* Where this block of a cluster keeps a part of its tile. */
     __device__ __forceinline__ ga_int64 at(int part) const {
@@ -112,9 +121,8 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
     ga_boxes_soon(a);
     ga_boxes_soon(b);
     ga_piece p;
-    for (int k = 0, n = 0; run.piece(p, cluster, k); k++) {
-        int i0, j0;
-        run.place(i0, j0, p.pile);
+    int i0, j0;
+    for (int k = 0, n = 0; run.begin(p, i0, j0, cluster, k); k++)
         for (int s = p.from; s < p.from + p.count; s++, n++) {
             const int place = n % GA_RING;
             ga_byte *slice = ring + place * GA_SLICE_BYTES;
@@ -123,7 +131,6 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
             ga_slice_copy<1, GA_TALL, A_TURNED>(slice, a, full + place, i0, s * GA_DEEP);
             ga_slice_copy<CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES + j * 128, b, full + place, j0 + j, s * GA_DEEP);
         }
-    }
 }
 
 //@ beside(type, half)
@@ -139,11 +146,18 @@ template <typename BESIDE> struct ga_strip_reads {
     }
 };
 
+/* Eight neighbours in shared memory and, unless it is null, their bias. */
+GA_DEVICE void ga_strip_eight(float (&value)[8], const float *at, const float *bias) {
+    const auto eight = ga_read<8>(at);
+#pragma unroll
+    for (int e = 0; e < 8; e++) value[e] = bias ? eight.at[e] + bias[e] : eight.at[e];
+}
+
 /* Calls put(i, j, value, beside) for each eight neighbours of strip n of the sums of a warp, whose lane begins with
- * row i and column j. */
+ * row i and column j. bias: of all columns, in shared memory, or null. */
 template <int EIGHTS, typename BESIDE, typename PUT>
-GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], int n, const ga_strip_reads<BESIDE> &beside,
-                              int i, int j, int lane, PUT put) {
+GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], const float *bias, int n,
+                            const ga_strip_reads<BESIDE> &beside, int i, int j, int lane, PUT put) {
     enum { STRIDE = GA_STRIP + 8 };
 #pragma unroll
     for (int v = 0; v < EIGHTS; v++) {
@@ -153,34 +167,36 @@ GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], int n
         *(float2 *)(at + 8 * STRIDE) = make_float2(sum[v][2], sum[v][3]);
     }
     __syncwarp();
-    const float4 *at = (const float4 *)(scratch + lane / 4 * STRIDE + lane % 4 * 8), *lower = at + 8 * STRIDE / 4;
-    float value[8] = {at[0].x, at[0].y, at[0].z, at[0].w, at[1].x, at[1].y, at[1].z, at[1].w};
+    const float *at = scratch + lane / 4 * STRIDE + lane % 4 * 8;
+    float value[8], lower[8];
+    ga_strip_eight(value, at, bias ? bias + j : nullptr);
     put(i, j, value, beside.upper);
-    float other[8] = {lower[0].x, lower[0].y, lower[0].z, lower[0].w, lower[1].x, lower[1].y, lower[1].z, lower[1].w};
-    put(i + 8, j, other, beside.lower);
+    ga_strip_eight(lower, at + 8 * STRIDE, bias ? bias + j : nullptr);
+    put(i + 8, j, lower, beside.lower);
     __syncwarp();
 }
 
 /* The same for all strips. They go through shared memory one by one; what is needed beside them is read two strips ahead:
  * the reads of a strip would wait for each other, since what put stores may be what they read. */
 template <int EIGHTS, typename BESIDE, typename READ, typename PUT>
-GA_DEVICE void ga_strips_put(float *scratch, const float (&sum)[EIGHTS][4], ga_strip_reads<BESIDE> even,
-                               ga_strip_reads<BESIDE> odd, int i, int j, int lane, READ read, PUT put) {
+GA_DEVICE void ga_strips_put(float *scratch, const float (&sum)[EIGHTS][4], const float *bias,
+                             ga_strip_reads<BESIDE> even, ga_strip_reads<BESIDE> odd, int i, int j, int lane, READ read,
+                             PUT put) {
 #pragma unroll 1
     for (int n = 0; n < EIGHTS * 8 / GA_STRIP; n += 2, j += 2 * GA_STRIP) {
-        ga_strip_put(scratch, sum, n, even, i, j, lane, put);
+        ga_strip_put(scratch, sum, bias, n, even, i, j, lane, put);
         even.begin(i, j + 2 * GA_STRIP, read);
-        ga_strip_put(scratch, sum, n + 1, odd, i, j + GA_STRIP, lane, put);
+        ga_strip_put(scratch, sum, bias, n + 1, odd, i, j + GA_STRIP, lane, put);
         odd.begin(i, j + 3 * GA_STRIP, read);
     }
 }
 
 //@ sums(type, half)
-/* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup. A thread for
- * each block of the cluster tells it which place is free. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED>
+/* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup; calls meanwhile()
+ * beside the first one. A thread for each block of the cluster tells it which place is free. */
+template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename MEANWHILE>
 GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint64 *full, ga_uint64 *empty, int group,
-                               int n, int count) {
+                               int n, int count, MEANWHILE meanwhile) {
     enum { A_STEP = A_TURNED ? 2048 : 32, B_STEP = B_TURNED ? 2048 : 32 }; /* bytes of 16 terms */
     const int block = threadIdx.x % 128;
     ga_settle(sum);
@@ -193,6 +209,7 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
         for (int k = 0; k < GA_DEEP / 16; k++)
             ga_group_multiply<A_TURNED, B_TURNED>(sum, x + k * (A_STEP >> 4), y + k * (B_STEP >> 4));
         ga_group_commit();
+        if (s == 0) meanwhile();
         ga_group_wait<1>(); /* the place of slice n - 1 is free */
         if (s > 0 && block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
     }
@@ -201,46 +218,50 @@ GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint
     if (block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
 }
 
-/* The sums of a warpgroup begin with a bias of each column, unless there is none or they go on with those of before. */
-GA_DEVICE void ga_sums_begin(float (&sum)[32][4], const float *bias, int j0, int N, int lane) {
-#pragma unroll
-    for (int v = 0; v < 32; v++) {
-        const int j = j0 + v * 8 + lane % 4 * 2;
-        const float2 two = bias && j < N ? *(const float2 *)(bias + j) : make_float2(0, 0);
-        sum[v][0] = sum[v][2] = two.x;
-        sum[v][1] = sum[v][3] = two.y;
-    }
+/* The bias of eight columns from j on of N, zeros without one. */
+GA_DEVICE ga_few<float, 8> ga_bias8(const float *bias, int j, int N) {
+    ga_few<float, 8> eight = {};
+    if (bias && j < N) eight = ga_read<8>(bias + j);
+    return eight;
 }
 
 /* The work of the other two: the sums of each piece of the run, then store(i, j, value, beside), or a part. read(i, j):
- * what store needs beside the sums, read while products go on. bias: of each column, or null. */
+ * what store needs beside the sums, read while products go on. bias: of each column, or null; a warp keeps that of its
+ * tile in shared memory. */
 template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
 GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLUSTER> &run, ga_uint64 *full,
                            ga_uint64 *empty, const float *bias, float *parts, READ read, STORE store) {
     typedef decltype(read(0, 0)) BESIDE;
-    const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, group = warp / 4;
-    ga_piece p;
-    for (int k = 0, n = 0; run.piece(p, blockIdx.x / CLUSTER, k); k++) {
-        int i0, j0;
-        run.place(i0, j0, p.pile);
+    const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, cluster = blockIdx.x / CLUSTER;
+    float *strip = scratch + warp * (GA_SCRATCH + GA_WIDE), *own_bias = bias ? strip + GA_SCRATCH : nullptr;
+    ga_piece next;
+    int next_i0, next_j0;
+    bool more = run.begin(next, next_i0, next_j0, cluster, 0);
+    for (int k = 0, n = 0; more; k++) {
+        const ga_piece p = next;
+        const int i0 = next_i0, j0 = next_j0, i = warp * 16 + lane / 4, j = lane % 4 * 8;
         float *part = p.part < 0 ? nullptr : parts + run.at(p.part);
         auto read_here = [&](BESIDE &beside, int i, int j) {
-            if (!part && i0 + i < run.M && j < GA_WIDE && j0 + j < run.N) beside = read(i0 + i, j0 + j);
+            if (!part && i0 + i < run.size.M && j < GA_WIDE && j0 + j < run.size.N) beside = read(i0 + i, j0 + j);
         };
-        const int i = warp * 16 + lane / 4, j = lane % 4 * 8;
         ga_strip_reads<BESIDE> even, odd;
         even.begin(i, j, read_here);
         odd.begin(i, j + GA_STRIP, read_here);
-        float sum[32][4];
-        ga_sums_begin(sum, p.from == 0 ? bias : nullptr, j0, run.N, lane);
-        ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(sum, ring, full, empty, group, n, p.count);
-        ga_strips_put(scratch + warp * GA_SCRATCH, sum, even, odd, i, j, lane, read_here,
-                        [&](int i, int j, float (&value)[8], const BESIDE &beside) {
-                            if (part)
-                                ga_put8<true>(part + i * GA_WIDE + j, value, 8);
-                            else if (i0 + i < run.M && j0 + j < run.N)
-                                store(i0 + i, j0 + j, value, beside);
-                        });
+        const ga_few<float, 8> bias8 = ga_bias8(p.from == 0 ? bias : nullptr, j0 + lane * 8, run.size.N);
+        float sum[32][4] = {};
+        ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(
+            sum, ring, full, empty, warp / 4, n, p.count,
+            [&]() { more = run.begin(next, next_i0, next_j0, cluster, k + 1); });
+        if (own_bias)
+#pragma unroll
+            for (int e = 0; e < 8; e++) own_bias[lane * 8 + e] = bias8.at[e];
+        ga_strips_put(strip, sum, own_bias, even, odd, i, j, lane, read_here,
+                      [&](int i, int j, float (&value)[8], const BESIDE &beside) {
+                          if (part)
+                              ga_put8<true>(part + i * GA_WIDE + j, value, 8);
+                          else if (i0 + i < run.size.M && j0 + j < run.size.N)
+                              store(i0 + i, j0 + j, value, beside);
+                      });
         n += p.count;
     }
 }
@@ -251,9 +272,9 @@ GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLU
 template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
 GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_boxes &b, const product_sizes &size,
                                 const float *bias, float *parts, READ read, STORE store) {
-    const ga_run<CLUSTER> run(size);
+    const ga_run<CLUSTER> run = {size};
     float *scratch = (float *)(memory + GA_RING * GA_SLICE_BYTES);
-    ga_uint64 *full = (ga_uint64 *)(scratch + 8 * GA_SCRATCH), *empty = full + GA_RING;
+    ga_uint64 *full = (ga_uint64 *)(scratch + 8 * (GA_SCRATCH + GA_WIDE)), *empty = full + GA_RING;
     if (threadIdx.x == 0) {
         for (int place = 0; place < GA_RING; place++) {
             ga_gate_init(full + place, 1);
@@ -276,14 +297,14 @@ GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_box
 /* Some rows of a tile of a shared pile: the sums of its parts in the order of the terms, eight neighbours at a time. */
 template <int CLUSTER, typename READ, typename STORE>
 GA_DEVICE void ga_parts_sum(const product_sizes &size, const float *parts, READ read, STORE store) {
-    const ga_run<CLUSTER> run(size);
-    const int of_shared = blockIdx.x / CLUSTER % run.shared, rows = blockIdx.x / CLUSTER / run.shared * GA_PART_ROWS;
+    const ga_run<CLUSTER> run = {size};
+    const int of_shared = blockIdx.x / CLUSTER % run.shared(), rows = blockIdx.x / CLUSTER / run.shared() * GA_PART_ROWS;
     const int count = run.parts_of(of_shared);
     int i0, j0;
-    run.place(i0, j0, run.whole + of_shared);
+    run.place(i0, j0, size.whole + of_shared);
     for (int s = threadIdx.x; s < GA_PART_ROWS * GA_WIDE / 8; s += blockDim.x) {
         const int i = rows + s / (GA_WIDE / 8), j = s % (GA_WIDE / 8) * 8;
-        if (i0 + i >= run.M || j0 + j >= run.N) continue;
+        if (i0 + i >= run.size.M || j0 + j >= run.size.N) continue;
         const auto beside = read(i0 + i, j0 + j);
         float value[8] = {};
 #pragma unroll 4

@@ -66,6 +66,9 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
 GA_KERNEL($threads$(tile.at_least)) $fn($params) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned), ALL = $(c.all);
     extern __shared__ __align__(128) ga_byte ring[];
+//% if c.drops then
+    const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
+//% end
     ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, $(a.lies), B_TURNED,
                       $(b.lies), $of>(
         ring, a, b, size,
@@ -93,8 +96,7 @@ const auto &[$(beside.names)] = beside;
 ga_add8<ALL>(sums, bias + column, size.N - column);
 //% end
 //% if c.drops then
-const ga_draws z = ga_draws_of(micro, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows),
-                               $(c.drops.p));
+const ga_draws z = ga_draws_at(drops, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows));
 #pragma unroll
 for (int k = 0; k < 8; k++) {
     const real value = sums[k];
@@ -121,16 +123,24 @@ if (add) ga_add8<ALL>(sums, c + first, size.N - column);
 ga_put8<ALL>(c + first, sums, size.N - column);
 //% end
 
-//@ calls(fn, params, beside)
+//@ calls(fn, params, beside, drops)
 //% if beside then
 [&](int row, int column) { return $(fn)_read($(params.names), row, column); },
 [&](int row, int column, float (&sums)[8], const $(fn)_beside &beside) {
-    $(fn)_row($(params.names), row, column, sums, beside);
-});
 //% else
 [](int, int) { return ga_nothing(); },
-[&](int row, int column, float (&sums)[8], ga_nothing) { $(fn)_row($(params.names), row, column, sums); });
+[&](int row, int column, float (&sums)[8], ga_nothing) {
 //% end
+//% if beside and drops then
+    $(fn)_row($(params.names), row, column, sums, beside, drops);
+//% elseif beside then
+    $(fn)_row($(params.names), row, column, sums, beside);
+//% elseif drops then
+    $(fn)_row($(params.names), row, column, sums, drops);
+//% else
+    $(fn)_row($(params.names), row, column, sums);
+//% end
+});
 
 //@ totals(c, sums)
 if (n >= $(sums.count)) return;
@@ -173,15 +183,21 @@ GA_DEVICE void $(fn)_row($(params.row)) {
 GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
     extern __shared__ __align__(128) ga_byte memory[];
+//% if c.drops then
+    const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
+//% end
     ga_boxes_product<$cluster, A_TURNED, B_TURNED>(
         memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, $bias, parts,
-        $(calls { fn = fn, params = params, beside = beside })
+        $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
 
 GA_KERNEL(256) $(fn)_parts($(params.parts)) {
+//% if c.drops then
+    const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
+//% end
     ga_parts_sum<$cluster>(
         size, parts,
-        $(calls { fn = fn, params = params, beside = beside })
+        $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
 //% if sums then
 

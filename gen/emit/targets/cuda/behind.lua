@@ -3,6 +3,7 @@ local behind = require "emit.targets.behind"
 local c_text = require "emit.targets.c_text"
 local cuda = require "emit.targets.cuda.cuda"
 local few = require "emit.targets.cuda.few"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local cuda_behind = {}
@@ -26,8 +27,8 @@ end
 --   lines            those for element k, over `value`
 --   both, to         whether the kernel's own result is stored too; the parameter of the last one
 -- count: of neighbours, nil: each element is read alone; rounded: the function that rounds to 16 bits; put: the
--- statement that keeps a result.
-local function neighbours(kernel, count, dtype, rounded, put)
+-- statement that keeps a result; calls: names of functions that have others here.
+local function neighbours(kernel, count, dtype, rounded, put, calls)
     local node = kernel.node
     if not node.behind then return false end
     local reads, list = {}, {}
@@ -37,7 +38,9 @@ local function neighbours(kernel, count, dtype, rounded, put)
         if #reads > #list then list[#reads] = held(reads[#reads], t) end
         return own
     end
-    local lines, value = behind.lines(node, cuda.spelling(dtype, nil, node.at), element, rounded)
+    local spelling = cuda.spelling(dtype, nil, node.at)
+    spelling.call = ordered.copy(spelling.call, calls)
+    local lines, value = behind.lines(node, spelling, element, rounded)
     lines[#lines + 1] = put:format(value)
     if table.concat(lines):find "%f[%w_]i%f[^%w_]" then
         table.insert(lines, 1, ("const %s i = first + k;"):format(cuda.int64))
@@ -50,7 +53,7 @@ end
 --- How eight neighbours sums[k] of a product on tensor cores are computed. all: whether rows are whole eights; others
 --- read each element alone.
 function cuda_behind.eights(kernel, all)
-    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;")
+    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;", { tanh = "ga_tanh" })
 end
 
 --- How `count` neighbours to.at[k] of another result are computed.

@@ -24,9 +24,9 @@ local BLOCKS, PARTS_COST = 132, 32
 -- Blocks of a cluster: they have tiles below each other and share the columns of B.
 local CLUSTER = 2
 
--- A ring of four slices that begins at a multiple of 1024 bytes, the strips of eight warps, eight gates. Were the
+-- A ring of four slices that begins at a multiple of 1024 bytes, strip and bias of eight warps, eight gates. Were the
 -- alignment that of the array, NVRTC would enlarge the shared memory of all other kernels, too.
-local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * 16 * 40 * 4 + 8 * 8
+local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * (16 * 40 + WIDE) * 4 + 8 * 8
 
 -- The architecture that has these instructions, and no other.
 local ARCH = 90
@@ -323,10 +323,12 @@ end
 -- The text of the twin of a kernel, whose kernels are named NAME_boxes and so on.
 local function twin_text(kernel, name, context)
     local twin, p = kernel.launch.twin, parameters_of(kernel)
+    local own, more = twin.arguments, {}
+    if own.beside then more[1] = ("const %s_beside &beside"):format(name) end
+    if own.c and own.c.drops then more[#more + 1] = "const ga_drops &drops" end
     local params = { names = text.block(names_of(p)),
         read = wrapped(("GA_DEVICE %s_beside %s_read("):format(name, name), p, PLACE),
-        row = wrapped(("GA_DEVICE void %s_row("):format(name), p, PLACE, SUM_OF_ROW,
-            twin.arguments.beside and { ("const %s_beside &beside"):format(name) } or nil),
+        row = wrapped(("GA_DEVICE void %s_row("):format(name), p, PLACE, SUM_OF_ROW, more),
         boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, own_parameters(twin)),
         parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
         sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
