@@ -16,14 +16,15 @@ function cuda_behind.store(kernel, dtype) return behind.store(kernel, dtype, cud
 --   lines            those for element k, over `value`
 --   both, to         whether the kernel's own result is stored too; the parameter of the last one
 -- count: of neighbours, nil: each element is read alone; rounded: the function that rounds to 16 bits; put: the
--- statement that keeps a result.
-local function neighbours(kernel, count, dtype, rounded, put)
+-- statement that keeps a result; keep(reads, text): changes the last line of those and the text of its element.
+local function neighbours(kernel, count, dtype, rounded, put, keep)
     local node = kernel.node
     if not node.behind then return false end
     local reads = {}
     local function element(key, t, v)
         if not count then return few.alone(key, v) end
-        return few.element(count, reads, "", key, key, t, v)
+        local spelled = few.element(count, reads, "", key, key, t, v)
+        return keep and keep(reads, spelled) or spelled
     end
     local lines, value = behind.lines(node, cuda.spelling(dtype, nil, node.at), element, rounded)
     lines[#lines + 1] = put:format(value)
@@ -44,6 +45,23 @@ end
 --- How `count` neighbours to.at[k] of another result are computed.
 function cuda_behind.few(kernel, count, dtype)
     return neighbours(kernel, count, dtype, kernel.half and kernel.half .. "_rounded", "ga_put(to.at[k], %s);")
+end
+
+--- The same for those of a row, EACH of a thread, from neighbour `from` on. Neighbours of inputs are read before:
+---   kept, early      lines that declare arrays of them and read them; early is false if there are none
+function cuda_behind.of_row(kernel, count, dtype)
+    local kept, early = {}, {}
+    local list = neighbours(kernel, count, dtype, kernel.half and kernel.half .. "_rounded", "ga_put(to.at[k], %s);",
+        function(reads, spelled)
+            local name, read, array = (reads[#reads] or ""):match "^const auto ([%w_]+) = (ga_read<FEW>%(([%w_]+) .*);$"
+            if not name then return spelled end
+            reads[#reads] = nil
+            kept[#kept + 1] = ("decltype(ga_read<FEW>(%s)) %s[EACH / FEW];"):format(array, name)
+            early[#early + 1] = ("%s[from / FEW] = %s;"):format(name, read)
+            return ("%s[from / FEW].at[k]"):format(name)
+        end)
+    if list then list.kept, list.early = behind.block(kept), #early > 0 and behind.block(early) end
+    return list
 end
 
 return cuda_behind
