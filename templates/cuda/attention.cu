@@ -74,23 +74,27 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     ga_tile_store<TILE, DEPTH, D>(y + ((row + i0) * HEADS + h) * D, HEADS * D, n, sum, factor);
 }
 
-//@ attend_delta(fn, params, source, threads, rows, heads, T, d, few)
+//@ attend_delta(fn, params, source, threads, rows, heads, T, d, few, lanes)
 /* $fn: dy . y for each of $heads heads of $d elements; those of a head's $T positions lie behind each other
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { T = $T, HEADS = $heads, D = $d, FEW = $few };
-    const ga_int64 n = $(rows)ll * HEADS;
-    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
-        const ga_int64 head = (i / (HEADS * T) * T + i % T) * HEADS + i / T % HEADS;
-        real sum = 0;
-        for (int c = 0; c < D; c += FEW) {
-            const auto of_dy = ga_read<FEW>(dy + head * D + c);
-            const auto of_y = ga_read<FEW>(y + head * D + c);
+    enum { T = $T, HEADS = $heads, D = $d, FEW = $few, LANES = $lanes }; /* LANES: threads of a head */
+    const int head = (int)(ga_thread_first() / LANES), n = $rows * HEADS;
+    real sum = 0;
 #pragma unroll
-            for (int k = 0; k < FEW; k++) sum += ga_get(of_dy.at[k]) * ga_get(of_y.at[k]);
-        }
-        delta[i] = sum;
+    for (int from = 0; from < D; from += LANES * FEW) {
+        const int c = from + (int)threadIdx.x % LANES * FEW;
+        if (c >= D || head >= n) continue;
+        const auto of_dy = ga_read<FEW>(dy + (ga_int64)head * D + c);
+        const auto of_y = ga_read<FEW>(y + (ga_int64)head * D + c);
+#pragma unroll
+        for (int k = 0; k < FEW; k++) sum += ga_get(of_dy.at[k]) * ga_get(of_y.at[k]);
     }
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(GA_ALL_LANES, sum, step);
+    if (threadIdx.x % LANES > 0 || head >= n) return;
+    const int row = head / HEADS;
+    delta[((ga_int64)row / T * HEADS + head % HEADS) * T + row % T] = sum;
 }
 
 //@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type, out)

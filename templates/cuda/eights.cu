@@ -2,14 +2,6 @@
 // of 16 bytes.
 
 //@ eights(type, half)
-/* tanh(x) within 2^-19 of its size, for what is rounded to 16 bits: 1 - 2 / (exp(2 |x|) + 1), near 0 the first terms of
- * its series. */
-GA_DEVICE float ga_tanh(float x) {
-    const float far = 1 - __fdividef(2, ga_exp2(2.88539008f * fabsf(x)) + 1), square = x * x;
-    const float near = fmaf(x * square, fmaf(square, 0.13333334f, -0.33333334f), x);
-    return fabsf(x) < 0.09f ? near : (x < 0 ? -far : far);
-}
-
 template <bool ALL> GA_DEVICE void ga_add8(float (&v)[8], const float *from, int n) {
     if (ALL) {
         const float4 low = ((const float4 *)from)[0], high = ((const float4 *)from)[1];

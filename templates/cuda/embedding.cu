@@ -14,72 +14,73 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ id_order(fn, params, source, threads, ids, rows, own, few)
+//@ id_order(fn, params, source, threads, ids, rows, own)
 /* $fn: the places of $ids ids, sorted by id and then by place; those of row r of the table begin at first[r]
- * A block has $own rows. It goes over all ids twice: it counts those of its rows and of the rows before,
- * then it takes the ids in pieces, one for each thread; those of its rows get places in the order of the threads.
+ * A block has $own rows, a thread for each. A warp has a part of the ids: it counts those of each row, so that sums of
+ * the counts tell where its places of a row begin; then it writes these, 32 ids at a time.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IDS = $ids, ROWS = $rows, OWN = $own, FEW = $few, THREADS = $threads };
-    __shared__ int count[OWN], place[OWN + 1], piece[THREADS], scratch[GA_LANES];
-    __shared__ unsigned taken[THREADS / GA_LANES];
-    const int me = threadIdx.x, from = blockIdx.x * OWN, rows = ROWS - from < OWN ? ROWS - from : OWN;
-    int before = 0;
-    for (int r = me; r < OWN; r += THREADS) count[r] = 0;
+    enum { IDS = $ids, ROWS = $rows, OWN = $own, THREADS = $threads, WARPS = THREADS / GA_LANES, AHEAD = 4 };
+    enum { PART = (IDS + THREADS - 1) / THREADS * GA_LANES }; /* ids of a warp; it reads AHEAD times 32 at once */
+    __shared__ int place[WARPS][OWN], scratch[GA_LANES];
+    const int me = threadIdx.x, lane = me % GA_LANES, warp = me / GA_LANES;
+    const int from = blockIdx.x * OWN, rows = ROWS - from < OWN ? ROWS - from : OWN;
+    const int begin = warp * PART + lane, end = (warp + 1) * PART < IDS ? (warp + 1) * PART : IDS;
+    if (me < OWN)
+        for (int w = 0; w < WARPS; w++) place[w][me] = 0;
     __syncthreads();
-    for (int i = me * FEW; i < IDS; i += THREADS * FEW) {
-        const auto some = ga_read<FEW>(ids + i);
-#pragma unroll
-        for (int k = 0; k < FEW; k++) {
-            const int r = some.at[k] - from;
-            before += r < 0 && some.at[k] >= 0;
-            if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
-        }
+    int before = 0;
+#pragma unroll 8
+    for (int i = begin; i < end; i += GA_LANES) {
+        const int id = ids[i], r = id - from;
+        before += id >= 0 && r < 0;
+        if (r >= 0 && r < rows) atomicAdd(&place[warp][r], 1);
     }
     before = ga_block_sum(before, scratch);
-    __syncthreads();
-    for (int r = me; r <= rows; r += THREADS) {
-        int sum = before;
-        for (int k = 0; k < r; k++) sum += count[k];
-        place[r] = sum;
-        if (r < rows || from + rows == ROWS) first[from + r] = sum;
+    int count = 0;
+    for (int w = 0; w < WARPS && me < OWN; w++) {
+        const int of_warp = place[w][me];
+        place[w][me] = count;
+        count += of_warp;
     }
-    for (int i0 = 0; i0 < IDS; i0 += THREADS) {
-        if (me * FEW < THREADS && i0 + me * FEW < IDS) {
-            const auto some = ga_read<FEW>(ids + i0 + me * FEW);
+    const int start = before + ga_block_before(count, scratch);
+    if (me < rows) {
+        for (int w = 0; w < WARPS; w++) place[w][me] += start;
+        first[from + me] = start;
+        if (from + me == ROWS - 1) first[ROWS] = start + count;
+    }
+    __syncthreads();
+    for (int i0 = begin; i0 - lane < end; i0 += AHEAD * GA_LANES) {
+        int some[AHEAD];
 #pragma unroll
-            for (int k = 0; k < FEW; k++) piece[me * FEW + k] = some.at[k];
+        for (int k = 0; k < AHEAD; k++) some[k] = i0 + k * GA_LANES < end ? ids[i0 + k * GA_LANES] : -1;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const int r = some[k] >= from && some[k] - from < rows ? some[k] - from : -1;
+            if (!__any_sync(GA_ALL_LANES, r >= 0)) continue;
+            const unsigned equal = __match_any_sync(GA_ALL_LANES, r);
+            const int ahead = __popc(equal & ((1u << lane) - 1)), at = r >= 0 ? place[warp][r] + ahead : 0;
+            if (r >= 0) order[at] = i0 + k * GA_LANES;
+            __syncwarp();
+            if (r >= 0 && ahead == 0) place[warp][r] = at + __popc(equal);
+            __syncwarp();
         }
-        __syncthreads();
-        const int id = i0 + me < IDS ? piece[me] : -1, r = id - from;
-        const bool own = id >= 0 && r >= 0 && r < rows;
-        if (!__syncthreads_or(own)) continue;
-        const unsigned of_warp = __ballot_sync(GA_ALL_LANES, own);
-        if (me % GA_LANES == 0) taken[me / GA_LANES] = of_warp;
-        piece[me] = r;
-        __syncthreads();
-        int ahead = 0, behind = 0;
-        for (int warp = 0; warp < THREADS / GA_LANES && own; warp++) {
-            for (unsigned left = taken[warp]; left != 0; left &= left - 1) {
-                const int k = warp * GA_LANES + __ffs(left) - 1;
-                ahead += piece[k] == r && k < me;
-                behind += piece[k] == r && k > me;
-            }
-        }
-        const int at = own ? place[r] + ahead : 0;
-        if (own) order[at] = i0 + me;
-        __syncthreads();
-        if (own && behind == 0) place[r] = at + 1;
     }
 }
 
-//@ embedding_dw(fn, params, source, threads, rows, C, few, places, adds, padding, out, store)
-/* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id, in their order; one
- * block per row
+//@ embedding_dw(fn, params, source, threads, rows, C, few, slice, adds, padding, out, store)
+/* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id
+//% if slice.count > 1 then
+ * $(slice.count) blocks per row have a slice of it each
+//% end
+//% if slice.groups > 1 then
+ * groups of threads take the places by turns; then their sums are added up in one order
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, FEW = $few, PLACES = $places, THREADS = $threads }; /* PLACES: read at once */
-    const int r = blockIdx.x, from = first[r];
+    enum { C = $C, FEW = $few, LANES = $(slice.lanes), WIDE = LANES * FEW, SLICES = $(slice.count) };
+    enum { GROUPS = $(slice.groups), AT_ONCE = $(slice.at_once) }; /* AT_ONCE: places that a thread reads */
+    const int r = blockIdx.x / SLICES, from = first[r];
 //% if padding then
     const int to = r == $padding ? from : first[r + 1];  // padding: no gradient
 //% else
@@ -88,28 +89,41 @@ GA_KERNEL($threads) $fn($params) {
 //% if adds then
     if (add && from == to) return;
 //% end
-    for (int c = threadIdx.x * FEW; c < C; c += THREADS * FEW) {
-        real sum[FEW] = {};
-        for (int first_place = from - from % PLACES; first_place < to; first_place += PLACES) {
-            const auto places = ga_read<PLACES>(order + first_place);
+    const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES, c = blockIdx.x % SLICES * WIDE + lane * FEW;
+    real sum[FEW] = {};
+    for (int i = from + group; i < to && c < C; i += GROUPS * AT_ONCE) {
+        int place[AT_ONCE];
+        decltype(ga_read<FEW>(dy)) of_dy[AT_ONCE];
 #pragma unroll
-            for (int k = 0; k < PLACES; k++) {
-                if (first_place + k < from || first_place + k >= to) continue;
-                const auto of_dy = ga_read<FEW>(dy + (ga_int64)places.at[k] * C + c);
+        for (int k = 0; k < AT_ONCE; k++) place[k] = i + k * GROUPS < to ? order[i + k * GROUPS] : -1;
 #pragma unroll
-                for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]);
-            }
-        }
-        const ga_int64 first_of_row = (ga_int64)r * C + c;
-        ga_few<$out, FEW> row;
+        for (int k = 0; k < AT_ONCE; k++)
+            if (place[k] >= 0) of_dy[k] = ga_read<FEW>(dy + (ga_int64)place[k] * C + c);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            for (int e = 0; e < FEW && place[k] >= 0; e++) sum[e] += ga_get(of_dy[k].at[e]);
+    }
+//% if slice.groups > 1 then
+    __shared__ __align__(16) real partial[GROUPS][WIDE];
+#pragma unroll
+    for (int e = 0; e < FEW; e++) partial[group][lane * FEW + e] = sum[e];
+    __syncthreads();
+    for (int g = 1; g < GROUPS && group == 0; g++) {
+        const auto more = ga_read<FEW>(&partial[g][lane * FEW]);
+#pragma unroll
+        for (int e = 0; e < FEW; e++) sum[e] += more.at[e];
+    }
+//% end
+    if (group > 0 || c >= C) return;
+    const ga_int64 first_of_row = (ga_int64)r * C + c;
+    ga_few<$out, FEW> row;
 //% if adds then
-        if (add) row = ga_read<FEW>(y + first_of_row);
+    if (add) row = ga_read<FEW>(y + first_of_row);
 //% end
 #pragma unroll
-        for (int e = 0; e < FEW; e++) {
-            const real value = sum[e];
-            $store
-        }
-        ga_write(y + first_of_row, row);
+    for (int e = 0; e < FEW; e++) {
+        const real value = sum[e];
+        $store
     }
+    ga_write(y + first_of_row, row);
 }

@@ -11,11 +11,11 @@ GA_DEVICE float bf16_widen(bf16 h) {
     return __uint_as_float((ga_uint32)h.bits << 16);
 }
 
-/* The nearest bf16, ties to even; a NaN stays a NaN. */
+/* The nearest bf16, ties to even; a NaN stays a NaN. The instruction has a pair. */
 GA_DEVICE bf16 bf16_narrow(float x) {
-    const ga_uint32 bits = __float_as_uint(x), nearest = bits + 0x7fff + (bits >> 16 & 1);
-    const ga_uint32 out = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest;
-    return {(unsigned short)(out >> 16)};
+    ga_uint32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
+    return {(unsigned short)pair};
 }
 
 GA_DEVICE float bf16_rounded(float x) {
@@ -30,24 +30,35 @@ typedef struct f16 {
 } f16;
 
 GA_DEVICE float f16_widen(f16 h) {
-    const ga_uint32 size = (ga_uint32)(h.bits & 0x7fff) << 13;
-    const ga_uint32 small = __float_as_uint(__uint_as_float(size + 0x38800000) - 0x1p-14f);
-    const ga_uint32 other = size + (size >= 0x0f800000 ? 0x70000000u : 0x38000000u);
-    return __uint_as_float((size < 0x00800000 ? small : other) | (ga_uint32)(h.bits & 0x8000) << 16);
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits));
+    return x;
 }
 
-/* The nearest f16, ties to even; infinity from 65520 on; a NaN stays a NaN. Below 2^-14, adding 0.5 rounds to
- * multiples of 2^-24. */
+/* The nearest f16, ties to even; infinity from 65520 on; a NaN stays a NaN. The instruction has a pair. */
 GA_DEVICE f16 f16_narrow(float x) {
-    const ga_uint32 bits = __float_as_uint(x), size = bits & 0x7fffffff;
-    const ga_uint32 small = __float_as_uint(__uint_as_float(size) + 0.5f) - 0x3f000000;
-    const ga_uint32 normal = (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13;
-    ga_uint32 out = size < 0x38800000 ? small : normal;
-    out = size >= 0x477ff000 ? 0x7c00 : out;
-    out = size > 0x7f800000 ? 0x7e00 | (size >> 13 & 0x3ff) : out;
-    return {(unsigned short)(out | (bits >> 16 & 0x8000))};
+    ga_uint32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
+    return {(unsigned short)pair};
 }
 
 GA_DEVICE float f16_rounded(float x) {
     return f16_widen(f16_narrow(x));
+}
+
+//@ functions()
+
+/* 2^x; 0 below 2^-126. */
+GA_DEVICE float ga_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* tanh(x) within 2^-19 of its size, for what is rounded to 16 bits: 1 - 2 / (exp(2 |x|) + 1), near 0 the first terms of
+ * its series. */
+GA_DEVICE float ga_tanh(float x) {
+    const float far = 1 - __fdividef(2, ga_exp2(2.88539008f * fabsf(x)) + 1), square = x * x;
+    const float near = fmaf(x * square, fmaf(square, 0.13333334f, -0.33333334f), x);
+    return fabsf(x) < 0.09f ? near : (x < 0 ? -far : far);
 }

@@ -20,13 +20,15 @@ GA_KERNEL($threads) $fn($params) {
     const $type *row = logits + i * ROW;
     const real none = -ga_infinity((real)0);
     real largest = none, sum = 0; /* the sum of exp(x - largest) of what a thread has seen */
-    ga_each_of_row<C, ROW, THREADS, FEW>(row, i, [&](int, real x) {
-        if (x > largest) {
-            sum = sum * $exp(largest - x) + 1;
-            largest = x;
-        } else if (x != none) {
-            sum += $exp(x - largest);
+    ga_few_of_row<C, ROW, THREADS, FEW>(row, i, none, [&](const real (&some)[FEW]) {
+        real most = largest;
+        for (real x : some) most = max(most, x); /* one that is no number comes into the sum */
+        if (most > largest) {
+            sum *= $exp(largest - most);
+            largest = most;
         }
+        const real from = largest == none ? (real)0 : largest;
+        for (real x : some) sum += $exp(x - from);
     });
     const real of_all = ga_block_max(largest, scratch);
     sum = ga_block_sum(largest == none && sum == 0 ? sum : sum * $exp(largest - of_all), scratch);
@@ -198,6 +200,7 @@ GA_KERNEL($threads) $fn($params) {
     ga_copy(&here, (const ga_sums *)sums);
     double total = 0, weight = 0, count = 0;
     const ga_int64 n = $counted;
+#pragma unroll 4
     for (ga_int64 first = threadIdx.x * CHUNK; first < n; first += THREADS * CHUNK) {
         double of_row = 0;
         for (ga_int64 i = first; i < first + CHUNK; i += FEW) {

@@ -8,7 +8,7 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = ga_row<LANES>();
     if (i >= ROWS) return;
-    real v[EACH], g[EACH], sum = 0, squares = 0;
+    real v[EACH], sum = 0, squares = 0;
     ga_read_row<C, LANES, FEW>(v, x + i * C);
 #pragma unroll
     for (int k = 0; k < EACH; k++) sum += v[k];
@@ -19,15 +19,26 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
         squares += v[k] * v[k];
     }
     const real factor = 1 / $sqrt(ga_row_sum<LANES>(squares, scratch) / C + $eps);
-    ga_read_row<C, LANES, FEW>(g, weight);
 #pragma unroll
-    for (int k = 0; k < EACH; k++) v[k] *= factor * g[k];
+    for (int from = 0; from < EACH; from += FEW) {
+        const int c = ga_place<LANES, FEW>(from);
+        if (c >= C) continue;
+        const auto of_weight = ga_read<FEW>(weight + c);
 //% if bias then
-    ga_read_row<C, LANES, FEW>(g, bias);
-#pragma unroll
-    for (int k = 0; k < EACH; k++) v[k] += g[k];
+        const auto of_bias = ga_read<FEW>(bias + c);
 //% end
-    ga_write_row<C, LANES, FEW>(y + i * C, v);
+        decltype(ga_read<FEW>(y)) to;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const real scaled = v[from + k] * (factor * ga_get(of_weight.at[k]));
+//% if bias then
+            ga_put(to.at[k], scaled + ga_get(of_bias.at[k]));
+//% else
+            ga_put(to.at[k], scaled);
+//% end
+        }
+        ga_write(y + i * C + c, to);
+    }
     if (threadIdx.x % LANES > 0) return;
     mean[i] = middle;
     rstd[i] = factor;
@@ -65,20 +76,33 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
 //% if sums then
     enum { PART = $(sums.rows), TEAMS = $threads / LANES };
     __shared__ __align__(16) real sums[TEAMS > 1 ? TEAMS * C : 1];
-    const ga_int64 before = (ga_int64)blockIdx.x * PART, end = before + PART < ROWS ? before + PART : ROWS;
+    const int before = (int)blockIdx.x * PART, end = before + PART < ROWS ? before + PART : ROWS;
     real to_weight[EACH] = {}, to_bias[EACH] = {};
-    for (ga_int64 i = before + threadIdx.x / LANES; i < end; i += TEAMS) {
-//% else
-    const ga_int64 i = ga_row<LANES>();
-    if (i < ROWS) {
 //% end
-        real v[EACH], g[EACH], sum = 0, moment = 0; /* x less its mean, dy weight */
-        ga_read_row<C, LANES, FEW>(v, x + i * C);
-        ga_read_row<C, LANES, FEW>(g, dy + i * C);
-//% if centred then
-        const real factor = rstd[i], middle = mean[i];
+    $(norm_dx_fetch { centred = centred })
+//% if sums then
+    int i = before + (int)threadIdx.x / LANES;
+//% if sums.ahead then
+    if (i < end) fetch(i);
+//% end
+    for (; i < end; i += TEAMS) {
+//% if not sums.ahead then
+        fetch(i);
+//% end
 //% else
-        const real factor = rstd[i], middle = 0;
+    const int i = (int)ga_row<LANES>();
+    if (i < ROWS) {
+        fetch(i);
+//% end
+        const real factor = of_rstd, middle = of_mean;
+        real v[EACH], g[EACH], sum = 0, moment = 0; /* x less its mean, dy weight */
+        ga_row_values<C, LANES>(v, of_x);
+        ga_row_values<C, LANES>(g, of_dy);
+//% if sums and sums.ahead then
+        if (i + TEAMS < end) fetch(i + TEAMS); /* the next row comes beside this one's sums */
+//% end
+//% if behind and behind.early then
+        $(norm_dx_early { behind = behind })
 //% end
 #pragma unroll
         for (int k = 0; k < EACH; k++) v[k] -= middle;
@@ -98,25 +122,9 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
 #pragma unroll
         for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - level - v[k] * slope);
 //% if behind then
-//% if behind.both then
-        ga_write_row<C, LANES, FEW>(y + i * C, v);
-//% end
-#pragma unroll
-        for (int from = 0; from < EACH; from += FEW) {
-            const int c = ga_place<LANES, FEW>(from);
-            if (c >= C) continue;
-            const ga_int64 first = i * C + c;
-            $(behind.reads)
-            ga_few<$last, FEW> to;
-#pragma unroll
-            for (int k = 0; k < FEW; k++) {
-                const real value = v[from + k];
-                $(behind.lines)
-            }
-            ga_write($(behind.to) + first, to);
-        }
+        $(norm_dx_behind { behind = behind, last = last })
 //% else
-        ga_write_row<C, LANES, FEW>(y + i * C, v$adds);
+        ga_write_row<C, LANES, FEW>(y + (ga_int64)i * C, v$adds);
 //% end
     }
 //% if sums then
@@ -126,6 +134,47 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     ga_write_sums<C, LANES, FEW, TEAMS>(of_part + C, to_bias, sums);
 //% end
 //% end
+}
+
+//@ norm_dx_fetch(centred)
+decltype(ga_read<FEW>(x)) of_x[EACH / FEW];
+decltype(ga_read<FEW>(dy)) of_dy[EACH / FEW];
+real of_rstd = 0, of_mean = 0;
+auto fetch = [&](int i) {
+    ga_fetch_row<C, LANES>(of_x, x + (ga_int64)i * C);
+    ga_fetch_row<C, LANES>(of_dy, dy + (ga_int64)i * C);
+    of_rstd = rstd[i];
+//% if centred then
+    of_mean = mean[i];
+//% end
+};
+
+//@ norm_dx_early(behind)
+$(behind.kept)
+#pragma unroll
+for (int from = 0; from < EACH; from += FEW) {
+    const ga_int64 first = (ga_int64)i * C + ga_place<LANES, FEW>(from);
+    if (ga_place<LANES, FEW>(from) >= C) continue;
+    $(behind.early)
+}
+
+//@ norm_dx_behind(behind, last)
+//% if behind.both then
+ga_write_row<C, LANES, FEW>(y + (ga_int64)i * C, v);
+//% end
+#pragma unroll
+for (int from = 0; from < EACH; from += FEW) {
+    const int c = ga_place<LANES, FEW>(from);
+    if (c >= C) continue;
+    const ga_int64 first = (ga_int64)i * C + c;
+    $(behind.reads)
+    ga_few<$last, FEW> to;
+#pragma unroll
+    for (int k = 0; k < FEW; k++) {
+        const real value = v[from + k];
+        $(behind.lines)
+    }
+    ga_write($(behind.to) + first, to);
 }
 
 //@ norm_dw(fn, params, source, threads, rows, C, parts, few, centred, store)

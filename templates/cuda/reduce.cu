@@ -11,7 +11,7 @@ GA_KERNEL($threads) $fn($params) {
     const ga_int64 o = blockIdx.x / ACROSS;
     const int left = (int)blockIdx.x % ACROSS * WIDE, k = left + lane * FEW;
     real sum[FEW] = {};
-#pragma unroll 4
+#pragma unroll 8
     for (ga_int64 j = group; j < N && k < INNER; j += GROUPS) {
         const auto few = ga_read<FEW>(x + (o * N + j) * ROW + k);
         for (int e = 0; e < FEW; e++) sum[e] += ga_get(few.at[e]);

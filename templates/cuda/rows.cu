@@ -40,17 +40,29 @@ template <int LANES, int FEW> GA_DEVICE int ga_place(int k) {
     return (k / FEW * LANES + (int)threadIdx.x % LANES) * FEW + k % FEW;
 }
 
-/* Reads a thread's elements of a row of C; behind the row they are `none`. */
+/* Reads a thread's elements of a row of C as they are in memory. */
+template <int C, int LANES, int FEW, int N, typename T>
+GA_DEVICE void ga_fetch_row(ga_few<T, FEW> (&few)[N], const T *row) {
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const int c = ga_place<LANES, FEW>(k * FEW);
+        if (c < C) few[k] = ga_read<FEW>(row + c);
+    }
+}
+
+/* Their values; behind the row they are `none`. */
+template <int C, int LANES, int FEW, int EACH, int N, typename T>
+GA_DEVICE void ga_row_values(real (&v)[EACH], const ga_few<T, FEW> (&few)[N], real none = 0) {
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+        v[k] = ga_place<LANES, FEW>(k / FEW * FEW) < C ? ga_get(few[k / FEW].at[k % FEW]) : none;
+}
+
 template <int C, int LANES, int FEW, int EACH, typename T>
 GA_DEVICE void ga_read_row(real (&v)[EACH], const T *row, real none = 0) {
-#pragma unroll
-    for (int k = 0; k < EACH; k += FEW) {
-        const int c = ga_place<LANES, FEW>(k);
-        ga_few<T, FEW> few;
-        if (c < C) few = ga_read<FEW>(row + c);
-#pragma unroll
-        for (int e = 0; e < FEW; e++) v[k + e] = c < C ? ga_get(few.at[e]) : none;
-    }
+    ga_few<T, FEW> few[EACH / FEW];
+    ga_fetch_row<C, LANES>(few, row);
+    ga_row_values<C, LANES>(v, few, none);
 }
 
 /* Writes them, or adds them to what is there. */

@@ -58,10 +58,3 @@ GA_DEVICE ga_uint32 ga_narrow_pair(float low, float high) {
 GA_DEVICE float ga_rounded(float x) {
     return $(half)_widen({(unsigned short)ga_narrow_pair(x, 0)});
 }
-
-/* 2^x; 0 below 2^-126. */
-GA_DEVICE float ga_exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}

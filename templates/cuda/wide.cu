@@ -37,3 +37,30 @@ GA_DEVICE void ga_each_of_row(const T *row, ga_int64 number, F see) {
         if (C + FEW - 1 <= THREADS * FEW) return; /* a short row: each thread has seen its only ones */
     }
 }
+
+/* Calls see(x) for FEW neighbours at once of those that a thread of the block has; outside of the row they are `none`.
+ * So many of them are read before the first are seen. */
+template <int C, int ROW, int THREADS, int FEW, typename T, typename F>
+GA_DEVICE void ga_few_of_row(const T *row, ga_int64 number, real none, F see) {
+    enum { MANY = 4, STEP = THREADS * FEW };
+    for (int begin = ga_first_of_row<ROW, FEW>(number); begin < C; begin += MANY * STEP) {
+        ga_few<T, FEW> few[MANY];
+#pragma unroll
+        for (int k = 0; k < MANY; k++)
+            if (begin + k * STEP < C) few[k] = ga_read_within<C, ROW, FEW>(row, begin + k * STEP);
+#pragma unroll
+        for (int k = 0; k < MANY; k++) {
+            const int first = begin + k * STEP;
+            if (first >= C) break;
+            real x[FEW];
+#pragma unroll
+            for (int e = 0; e < FEW; e++) x[e] = ga_get(few[k].at[e]);
+            if (first < 0 || first + FEW > C) {
+#pragma unroll
+                for (int e = 0; e < FEW; e++)
+                    if (first + e < 0 || first + e >= C) x[e] = none;
+            }
+            see(x);
+        }
+    }
+}

@@ -27,6 +27,7 @@ enum dev_warp_operation {
     DEV_WARP_SYNC,
     DEV_SHUFFLE,
     DEV_BALLOT,
+    DEV_MATCH,
     DEV_MATRICES,
     DEV_MATRICES_TURNED,
     DEV_PRODUCT_BF16,
@@ -72,6 +73,7 @@ void dev_serve_product_bf16(void **records, unsigned mask);
 void dev_serve_product_f16(void **records, unsigned mask);
 unsigned dev_narrow_bf16(float x);
 unsigned dev_narrow_f16(float x);
+float dev_widen_f16(unsigned h);
 // Barriers in shared memory, copies of boxes, products of warpgroups, of sm_90a (hopper.cpp).
 void dev_object_init(unsigned at, int arrivals);
 void dev_object_fence(void);

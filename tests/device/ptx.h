@@ -20,6 +20,9 @@ static inline void ptx_cvt_rn_f16x2_f32(unsigned &d, float high, float low) {
     d = dev_narrow_f16(low) | dev_narrow_f16(high) << 16;
 }
 
+// -- 16 bits as a float
+static inline void ptx_cvt_f32_f16(float &x, unsigned short h) { x = dev_widen_f16(h); }
+
 // -- 2^x of a float, within 2^-22 of its size on a device; results below 2^-126 are 0
 static inline void ptx_ex2_approx_ftz_f32(float &y, float x) { y = x < -126 ? 0 : exp2f(x); }
 

@@ -226,6 +226,25 @@ DEV_PLAIN static inline unsigned __ballot_sync(unsigned mask, int predicate) {
 static inline int __any_sync(unsigned mask, int p) { return __ballot_sync(mask, p) != 0; }
 static inline int __all_sync(unsigned mask, int p) { return __ballot_sync(mask, p) == mask; }
 
+struct dev_match_record {
+    unsigned value, out;
+};
+DEV_PLAIN static inline void dev_serve_match(void **records, unsigned mask) {
+    for (int lane = 0; lane < 32; lane++) {
+        if (!(mask >> lane & 1)) continue;
+        auto *r = (dev_match_record *)records[lane];
+        r->out = 0;
+        for (int other = 0; other < 32; other++)
+            if (mask >> other & 1)
+                r->out |= (unsigned)(((dev_match_record *)records[other])->value == r->value) << other;
+    }
+}
+DEV_PLAIN static inline unsigned __match_any_sync(unsigned mask, unsigned value) {
+    dev_match_record r = {value, 0};
+    dev_warp(mask, DEV_MATCH, &r, dev_serve_match);
+    return r.out;
+}
+
 // One OS thread runs a launch and switches at barriers only, so plain operations are atomic.
 #define DEV_ATOMIC(name, T, expression)                                    \
     DEV_PLAIN __attribute__((noinline, unused)) static T name(T *p, T v) { \

@@ -159,6 +159,13 @@ unsigned dev_narrow_bf16(float x) {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+float dev_widen_f16(unsigned h) {
+    const float size = (h & 0x7c00) == 0x7c00 ? (h & 0x3ff ? NAN : INFINITY)
+                       : h & 0x7c00           ? ldexpf((float)(0x400 | (h & 0x3ff)), (int)(h >> 10 & 31) - 25)
+                                              : ldexpf((float)(h & 0x3ff), -24);
+    return h & 0x8000 ? -size : size;
+}
+
 // To the nearest, of two equally near ones to the even one. Below 2^-14 the steps are those of floats from 1/2 on.
 unsigned dev_narrow_f16(float x) {
     if (std::isnan(x)) return 0x7fff;

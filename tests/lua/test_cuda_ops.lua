@@ -41,6 +41,21 @@ train     { updates = 9, seed = 3 }
 ]] .. F64, 1e-11)
 end)
 
+-- A table of few rows, cut into slices, each looked up by more ids than a block has groups of threads.
+add("tables of few rows, looked up by many ids, equal the C target", function(t)
+    same_as_c(t, "cuda_few_rows", [[
+data      { "tensors", train = "tiny.safetensors" }
+batch     (90)
+model(function(batch)
+    local x = embedding "kinds" { 4, 40 } (batch.ids)
+    return linear "c" { 4 } (tanh {} (flatten {} (positions "places" { 3 } (x))))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.5, momentum = 0.5 }
+train     { updates = 9, seed = 3 }
+]] .. F64, 1e-11)
+end)
+
 -- Rows of one warp and of several, ragged; a weight's gradient from several rows, added to.
 add("norms of narrow and wide rows equal the C target", function(t)
     local text = [[

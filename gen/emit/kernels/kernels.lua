@@ -140,7 +140,7 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
     local loads, shown = loads_of(node, type_name, read, width, few, target)
-    local spelling = target.spelling(dtype, nil, node.at)
+    local spelling = target.spelling(dtype, nil, node.at, kernel.half)
     if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
     local lines, value = statements.text(list, type_name, spelling)
     if kernel.can_add then

@@ -63,7 +63,7 @@ function behind.store(kernel, dtype, target, index, in_place)
     local own = own_name(node) .. "[at]"
     if not node.behind then return c_text.store(kernel, own, "value") end
     local function element(key, _, v) return ("%s[%s]"):format(key, v and view.text(v, index) or "at") end
-    local lines, value = behind.lines(node, target.spelling(dtype, nil, node.at), element,
+    local lines, value = behind.lines(node, target.spelling(dtype, nil, node.at, kernel.half), element,
         kernel.half and kernel.half .. "_rounded")
     if node.behind.both and not in_place then
         table.insert(lines, 1, ("%s = %s;"):format(own, c_text.stored(graph.result(node), "value")))

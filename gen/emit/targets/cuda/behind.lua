@@ -3,7 +3,6 @@ local behind = require "emit.targets.behind"
 local c_text = require "emit.targets.c_text"
 local cuda = require "emit.targets.cuda.cuda"
 local few = require "emit.targets.cuda.few"
-local ordered = require "base.ordered"
 local text = require "base.text"
 
 local cuda_behind = {}
@@ -27,8 +26,8 @@ end
 --   lines            those for element k, over `value`
 --   both, to         whether the kernel's own result is stored too; the parameter of the last one
 -- count: of neighbours, nil: each element is read alone; rounded: the function that rounds to 16 bits; put: the
--- statement that keeps a result; calls: names of functions that have others here.
-local function neighbours(kernel, count, dtype, rounded, put, calls)
+-- statement that keeps a result; keep(reads, text): changes the last line of those and the text of its element.
+local function neighbours(kernel, count, dtype, rounded, put, keep)
     local node = kernel.node
     if not node.behind then return false end
     local reads, list = {}, {}
@@ -36,11 +35,9 @@ local function neighbours(kernel, count, dtype, rounded, put, calls)
         if not count then return few.alone(key, v) end
         local own = few.element(count, reads, "", key, key, t, v)
         if #reads > #list then list[#reads] = held(reads[#reads], t) end
-        return own
+        return keep and keep(reads, own) or own
     end
-    local spelling = cuda.spelling(dtype, nil, node.at)
-    spelling.call = ordered.copy(spelling.call, calls)
-    local lines, value = behind.lines(node, spelling, element, rounded)
+    local lines, value = behind.lines(node, cuda.spelling(dtype, nil, node.at, kernel.half), element, rounded)
     lines[#lines + 1] = put:format(value)
     if table.concat(lines):find "%f[%w_]i%f[^%w_]" then
         table.insert(lines, 1, ("const %s i = first + k;"):format(cuda.int64))
@@ -53,12 +50,29 @@ end
 --- How eight neighbours sums[k] of a product on tensor cores are computed. all: whether rows are whole eights; others
 --- read each element alone.
 function cuda_behind.eights(kernel, all)
-    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;", { tanh = "ga_tanh" })
+    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;")
 end
 
 --- How `count` neighbours to.at[k] of another result are computed.
 function cuda_behind.few(kernel, count, dtype)
     return neighbours(kernel, count, dtype, kernel.half and kernel.half .. "_rounded", "ga_put(to.at[k], %s);")
+end
+
+--- The same for those of a row, EACH of a thread, from neighbour `from` on. Neighbours of inputs are read before:
+---   kept, early      lines that declare arrays of them and read them; early is false if there are none
+function cuda_behind.of_row(kernel, count, dtype)
+    local kept, early = {}, {}
+    local list = neighbours(kernel, count, dtype, kernel.half and kernel.half .. "_rounded", "ga_put(to.at[k], %s);",
+        function(reads, spelled)
+            local name, read, array = (reads[#reads] or ""):match "^const auto ([%w_]+) = (ga_read<FEW>%(([%w_]+) .*);$"
+            if not name then return spelled end
+            reads[#reads] = nil
+            kept[#kept + 1] = ("decltype(ga_read<FEW>(%s)) %s[EACH / FEW];"):format(array, name)
+            early[#early + 1] = ("%s[from / FEW] = %s;"):format(name, read)
+            return ("%s[from / FEW].at[k]"):format(name)
+        end)
+    if list then list.kept, list.early = behind.block(kept), #early > 0 and behind.block(early) end
+    return list
 end
 
 return cuda_behind

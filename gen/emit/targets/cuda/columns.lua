@@ -6,7 +6,9 @@ local launches = require "emit.targets.cuda.launches"
 local columns = {}
 
 local LANES, WIDE = 32, 128        -- of a warp; columns of a block whose elements have 4 bytes
-local BLOCKS, LEAST = 528, 64      -- four for each multiprocessor of a device with 132; rows of a part, at least
+local PROCESSORS = 132             -- multiprocessors of a device
+local BLOCKS, LEAST = 4 * PROCESSORS, 64    -- of a kernel; rows of a part, at least
+local MOST, AT_ONCE = 1024, 8      -- threads of a block; rows that a thread reads at once
 
 --- In how many parts of equal size a node sums its rows: enough for many blocks, of enough rows.
 function columns.parts(node)
@@ -27,10 +29,17 @@ function columns.few(node, width, real)
     return few.of_rows(tensors, node.ins.x.row or width, real)
 end
 
---- The launch of a kernel with a block for some columns of a part, of `outer` parts.
-function columns.launch(node, outer, width, real)
-    return { blocks = outer * launches.ceil(width, LANES * columns.few(node, width, real)),
-        threads = launches.THREADS }
+--- The launch of a kernel with a block for some columns of a part, of `outer` parts; how many neighbouring columns a
+--- thread has. With n rows in each part, a kernel of less than a block for each multiprocessor has narrower and larger
+--- ones.
+function columns.launch(node, outer, width, real, n)
+    local count, threads = columns.few(node, width, real), launches.THREADS
+    local function blocks() return outer * launches.ceil(width, LANES * count) end
+    if n and blocks() < PROCESSORS then
+        while count > 1 and blocks() < PROCESSORS do count = count // 2 end
+        while threads < MOST and n * LANES > AT_ONCE * threads do threads = 2 * threads end
+    end
+    return { blocks = blocks(), threads = threads }, count
 end
 
 return columns

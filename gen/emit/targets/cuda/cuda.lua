@@ -14,7 +14,18 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c_text.adds, wrap = c_text.wrap }
-cuda.spelling, cuda.call = c_text.functions()
+local spelling
+spelling, cuda.call = c_text.functions()
+
+-- Functions of kernels of 16 bits (templates/cuda/half.cu), those without fusion too, so that both give the same bits.
+local HALF_CALL = { tanh = "ga_tanh" }
+
+--- The spelling of statements; of_half: whether the kernel's elements have 16 bits.
+function cuda.spelling(dtype, variable, at, of_half)
+    local s = spelling(dtype, variable, at)
+    if of_half then s.call = ordered.copy(s.call, HALF_CALL) end
+    return s
+end
 
 local ELEMENT = { i32 = "int", micro = "ga_micro", bf16 = "bf16", f16 = "f16" }
 

@@ -12,6 +12,7 @@ local launches = require "emit.targets.cuda.launches"
 local loss = require "emit.kernels.loss"
 local norm = require "emit.kernels.norm"
 local of_attention = require "emit.targets.cuda.ops_attention"
+local of_embeddings = require "emit.targets.cuda.ops_embedding"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
 local ordered = require "base.ordered"
@@ -164,15 +165,17 @@ end, "maxpool2d_dx", "avgpool2d_dx")
 
 -- === rows ========================================================================================
 
+local function by_columns(node, dtype)
+    return columns.launch(node, node.size.outer, node.size.inner, dtype, node.size.n)
+end
+
 local function axis_sum(kernel, node, _, dtype)
     local arguments = shape.axis_sum(kernel, node, dtype, "row[j]")
     if shape.by_rows(node) then return arguments end
-    arguments.few, arguments.type, arguments.term = columns.few(node, node.size.inner, dtype), nil, nil
+    arguments.few, arguments.type, arguments.term = select(2, by_columns(node, dtype)), nil, nil
     arguments.row = node.ins.x.row or node.size.inner
     return arguments
 end
-
-local function by_columns(node, dtype) return columns.launch(node, node.size.outer, node.size.inner, dtype) end
 
 local function sum_helper(node) return not shape.by_rows(node) and "rows:half" or nil end
 
@@ -218,31 +221,7 @@ for _, name in ipairs { "cross_entropy", "cross_entropy_dx", "hit", "top_hit" } 
     list[name].helper = "rows:half wide"
 end
 
--- Neighbours of a row of a table of embeddings that a thread moves at once.
-local function few_of_embedding(node, dtype)
-    return few.of_rows({ node.ins.weight, node.outs.y.tensor }, node.size.C, dtype)
-end
-
--- Neighbours of a list of ids, or of their places, that a thread moves at once.
-local function few_of_ids(t, dtype) return few.of_rows({ t }, graph.elements(t.shape), dtype) end
-
-set("embedding", { arguments = function(_, node, _, dtype)
-    return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
-        out = c_text.type_of(node.outs.y.tensor) }
-end, helper = "rows:half", launch = function(node, dtype)
-    return over(graph.elements(node.size.lead) * node.size.C // few_of_embedding(node, dtype))
-end })
-set("embedding_dw", { arguments = function(kernel, node, _, dtype)
-    local list, y = shape.embedding_dw(kernel, node, "dy"), node.outs.y.tensor
-    list.few, list.out = few.of_rows({ y, node.ins.dy }, node.size.C, dtype), c_text.type_of(y)
-    list.store, list.term = c_text.store(kernel, "row.at[e]", "value"), nil
-    list.places = few_of_ids(node.ins.order, dtype)
-    return list
-end, helper = "rows:half", launch = function(node) return per_row(node.size.R, node.size.C) end })
-add("id_order", function(arguments, node, _, _, dtype)
-    arguments.own, arguments.few = THREADS, few_of_ids(node.ins.ids, dtype)
-end)
-launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
+of_embeddings(list)
 
 -- How many of `width` losses, of what stands beside them and of their targets a thread moves at once.
 local function few_losses(node, width, dtype)
@@ -271,10 +250,14 @@ for _, name in ipairs { "tally_hits", "loss_seed" } do
     end)
 end
 
+local MANY_ROWS = 4096      -- for which a kernel of one block has more threads
+
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx")
 launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")
-launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
-    "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")
+launch(function(node)
+    local count = rows_of(node)
+    return { blocks = 1, threads = count < MANY_ROWS and over(count).threads or 4 * THREADS }
+end, "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")
 launch(function(node) return { blocks = 1, threads = over(node.ins.values.shape[1]).threads } end, "tally_values")
 launch(function(node, dtype) return over(ceil(rows_of(node), few_losses(node, rows_of(node), dtype))) end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")

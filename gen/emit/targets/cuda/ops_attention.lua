@@ -149,6 +149,13 @@ local function helper(node, kernel)
     return "tensor:half eights:half tensor_strips:half attention_tensor:half" .. draws
 end
 
+-- Elements of a head that a thread of attend_delta moves at once; threads of a head, a power of 2.
+local function of_delta(node, dtype)
+    local count, lanes = few.of_rows({ node.ins.y, node.ins.dy }, node.attrs.d, dtype), 1
+    while lanes < 32 and lanes * count < node.attrs.d do lanes = 2 * lanes end
+    return count, lanes
+end
+
 -- Sets the entries of attention in the target's table.
 return function(list)
     ops.add(list, "attend", add_form)
@@ -162,10 +169,14 @@ return function(list)
         entry.block = function(kernel) return kernel.matrix and name .. "_tensor" or name end
     end
     ops.add(list, "attend_delta", function(arguments, node, _, _, dtype)
-        arguments.few = few.of_rows({ node.ins.y, node.ins.dy }, node.attrs.d, dtype)
+        arguments.few, arguments.lanes = of_delta(node, dtype)
     end)
     list.attend_delta.helper = "rows:half"
-    list.attend_delta.launch = function(node) return launches.over(graph.elements(node.outs.delta.tensor.shape)) end
+    list.attend_delta.launch = function(node, dtype)
+        local _, lanes = of_delta(node, dtype)
+        return { blocks = launches.ceil(graph.elements(node.outs.delta.tensor.shape) * lanes, launches.THREADS),
+            threads = launches.THREADS }
+    end
     list.rotary = { arguments = function(kernel, node) return attention.rotary(kernel, node, "at", "at + HALF") end,
         launch = function(node) return launches.over(node.size.T * node.attrs.d // 2) end }
 end

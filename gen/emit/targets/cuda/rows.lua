@@ -20,8 +20,9 @@ end
 
 -- Of a kernel that also sums over the rows: warps of a block, or threads of a block with one row; parts at most, two
 -- for each multiprocessor of a device with 132; rows of a part, at least. Two blocks of six warps leave a thread 170
--- registers, enough for four arrays of its elements.
+-- registers, enough for four arrays of its elements and those that it reads.
 local SUM_WARPS, SUM_THREADS, PARTS, LEAST = 6, 256, 264, 12
+local AHEAD = 24         -- elements of 16 bits of a thread, of which it has registers for two rows
 
 --- In how many parts the kernel of a gradient of rows sums over the rows; nil where a row takes more threads.
 function rows.parts(node, real)
@@ -63,21 +64,22 @@ function rows.gradient_arguments(arguments, node, kernel, op, real)
 end
 
 -- The sums over the rows of a part, or false: rows of a part; gradients that it has sums of, and whether the bias's is
--- one of them.
-local function sums_of(node)
+-- one of them; ahead: whether a row is read beside the sums of the one before. each: elements of a thread.
+local function sums_of(node, each)
     local parts = node.attrs.parts
     if not parts then return false end
     local width = node.outs.parts.tensor.shape[2]
-    return { rows = launches.ceil(graph.elements(node.size.lead or {}), parts), width = width, bias = width == 2 }
+    return { rows = launches.ceil(graph.elements(node.size.lead or {}), parts), width = width, bias = width == 2,
+        ahead = graph.is_half(node.ins.x) and graph.is_half(node.ins.dy) and each <= AHEAD }
 end
 
 --- And the pointwise node behind it (targets/cuda/behind.lua), or false, with the type of its result; sums: those over
 --- the rows, or false.
 function rows.arguments_behind(arguments, node, kernel, op, real)
     rows.gradient_arguments(arguments, node, kernel, op, real)
-    arguments.sums = sums_of(node)
+    arguments.sums = sums_of(node, arguments.row.each)
     if arguments.sums then arguments.row.blocks = arguments.row.lanes == WARP and 2 or 1 end
-    arguments.behind = cuda_behind.few(kernel, arguments.row.few, real)
+    arguments.behind = cuda_behind.of_row(kernel, arguments.row.few, real)
     arguments.last = c_text.type_of((behind.result(node)))
 end
 

@@ -172,10 +172,10 @@ end
 
 local function kernels_text(g, config, context, kernels, sweeps, header)
     local fields, bytes = cuda_step.block(g, config, sweeps)
-    local half = gradients.half(g)
+    local half, of_half = gradients.half(g), context.template "cuda/half.cu"
     local out = {
         header("kernels.cu", "the kernels, compiled for the device at start; launch.c has their launches"),
-        context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
+        context.embedded("cuda/prelude.cu") .. (half and of_half(half, {}).text .. of_half("functions", {}).text or ""),
         constants(g, config),
         "/* Numbers of an update beside the gradient, as model.h has them. */",
         "typedef struct alignas(16) step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
