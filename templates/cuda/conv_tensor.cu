@@ -60,28 +60,35 @@ $(conv_product { type = type })
 $(conv_gradient { type = type })
 
 //@ conv_ring()
-/* Adds the products of all slices to the sums of a warp: TALL x WIDE blocks of 16 x 16 from (wi, wj) of the tile on.
- * begin(slice, place) begins to fill a slice's place of the ring, `stage` bytes that begin with those of A. Behind it
- * the ring is free. */
-template <int TALL, int WIDE, bool TURNED, typename BEGIN>
-GA_DEVICE void conv_ring_product(float (&sum)[TALL][2 * WIDE][4], ga_byte *ring, int stage, int a_bytes, int slices,
-                                 int wi, int wj, BEGIN begin) {
-    auto place_of = [&](int slice) { return ring + slice % GA_STAGES * stage; };
+/* Slices go round in a ring of STAGES places of `stage` bytes: begin(slice, place) begins to fill a place, product(place)
+ * adds the products of a slice. Behind it the ring is free. */
+template <int STAGES, typename BEGIN, typename PRODUCT>
+GA_DEVICE void conv_ring(ga_byte *ring, int stage, int slices, BEGIN begin, PRODUCT product) {
+    auto place_of = [&](int slice) { return ring + slice % STAGES * stage; };
 #pragma unroll 1
-    for (int s = 0; s < GA_STAGES - 1; s++) {
+    for (int s = 0; s < STAGES - 1; s++) {
         if (s < slices) begin(s, place_of(s));
         ga_copy_commit();
     }
+#pragma unroll 1
     for (int s = 0; s < slices; s++) {
-        const int next = s + GA_STAGES - 1;
-        ga_copy_wait<GA_STAGES - 2>();
+        const int next = s + STAGES - 1;
+        ga_copy_wait<STAGES - 2>();
         __syncthreads(); /* all have slice s, and none needs the place of slice s - 1 any more */
         if (next < slices) begin(next, place_of(next));
         ga_copy_commit();
-        const ga_byte *a = place_of(s);
-        ga_slice_product<TALL, WIDE, TURNED, TURNED>(sum, a, a + a_bytes, wi, wj, threadIdx.x % GA_LANES);
+        product(place_of(s));
     }
     __syncthreads();
+}
+
+/* The same with slices of GA_DEPTH terms: TALL x WIDE blocks of 16 x 16 from (wi, wj) of the tile on for a warp. */
+template <int TALL, int WIDE, bool TURNED, typename BEGIN>
+GA_DEVICE void conv_ring_product(float (&sum)[TALL][2 * WIDE][4], ga_byte *ring, int stage, int a_bytes, int slices,
+                                 int wi, int wj, BEGIN begin) {
+    conv_ring<GA_STAGES>(ring, stage, slices, begin, [&](const ga_byte *a) {
+        ga_slice_product<TALL, WIDE, TURNED, TURNED>(sum, a, a + a_bytes, wi, wj, threadIdx.x % GA_LANES);
+    });
 }
 
 /* Calls store(i, j, value) for each eight neighbours of the tile of a block of DOWN x ACROSS warps. */
