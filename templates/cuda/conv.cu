@@ -84,7 +84,7 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
 //% else
         number * ROWS, j0, [](const float (&)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {},
 //% end
-        [&](int i, int j, float (&sums)[8]) {
+        [&](bool there, int i, int j, float (&sums)[8]) {
             const int image = i / share.places, place = i % share.places;
             const int h = share.h.place + place / share.w.places * s.place_h;
             const int w = share.w.place + place % share.w.places * s.place_w;
@@ -98,19 +98,19 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
             enum { FEW = 8 };
             $(behind.reads)
 //% if behind.both then
-            ga_put8<true>(y + first, sums, 8);
+            if (there) ga_put8<true>(y + first, sums, 8);
 //% end
 #pragma unroll
             for (int k = 0; k < FEW; k++) {
                 const real value = sums[k];
                 $(behind.lines)
             }
-            ga_put8<true>($(behind.to) + first, sums, 8);
+            if (there) ga_put8<true>($(behind.to) + first, sums, 8);
 //% else
 //% if y.add then
-            if (add) ga_add8<true>(sums, y + first, 8);
+            if (add && there) ga_add8<true>(sums, y + first, 8);
 //% end
-            ga_put8<true>(y + first, sums, 8);
+            if (there) ga_put8<true>(y + first, sums, 8);
 //% end
         });
 }

@@ -99,30 +99,30 @@ GA_DEVICE void conv_patch_product(ga_byte *ring, const $type *x, const $type *we
         }
     };
     __syncthreads(); /* all spots are there */
-    conv_ring<2>(ring, stage, s.in_octets / 2, begin, product);
+    conv_ring<2>(ring, stage, s.in_octets / 2, warp >= DOWN * ACROSS / 2, begin, product);
     see(sum);
-    conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(ring, sum, [&](int row, int column, float (&value)[8]) {
-        if (i0 + row < s.images * share.places.by) store(i0 + row, j0 + column, value);
+    conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(sum, [&](int row, int column, float (&value)[8]) {
+        const bool there = i0 + row < s.images * share.places.by;
+        store(there, there ? i0 + row : i0, j0 + column, value);
     });
 }
 
 //@ conv_patch_gradient(type)
 /* A tile of the gradient of a weight: 64 channels at all taps, from octet c0 on, and 64 outputs, from octet o0 on, by
- * eight warps, each with two octets of channels and four of outputs. Terms are the places from `from` to `to`, PLACES in
- * a slice. Calls store(channel, tap, output, values) for each two neighbours of the tile. */
+ * eight warps, each with two octets of channels and four of outputs. Terms are the places from `from` to `to`, PLACES
+ * in a slice. Calls store(channel, tap, output, values) for each two neighbours of the tile. */
 template <int PLACES, typename STORE>
 GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *dy, const conv_sizes &s,
                                    const conv_share &share, const conv_patch &patch, int c0, int o0, int from, int to,
                                    STORE store) {
     enum { OCTETS = 8, STAGES = 3 };
-    const int stage = 16 * OCTETS * (patch.places + PLACES), lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
+    const int stage = 16 * OCTETS * (patch.places + PLACES), plane = s.height * s.width;
+    const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
     const int channels = warp % 4 * 2, outputs = warp / 4 * 4; /* octets of the tile that are this warp's */
-    const int plane = s.height * s.width;
-    int *spots = (int *)(ring + STAGES * stage), *lines = spots + patch.places; /* lines: far outside for such columns */
+    int2 *spots = (int2 *)(ring + STAGES * stage); /* octets and lines, far outside for such columns */
     for (int p = threadIdx.x; p < patch.places; p += OCTETS * GA_LANES) {
         const conv_spot spot = conv_spot_of(s, share, patch, p, 0);
-        spots[p] = spot.octets;
-        lines[p] = (ga_uint32)spot.w < (ga_uint32)s.width ? spot.h : 1 << 30;
+        spots[p] = make_int2(spot.octets, (ga_uint32)spot.w < (ga_uint32)s.width ? spot.h : 1 << 30);
     }
     auto begin = [&](int slice, ga_byte *place) {
         const int p0 = from + slice * PLACES, image = p0 / share.places, h = conv_patch_first(s, share, patch, p0);
@@ -130,9 +130,10 @@ GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *d
         const $type *first = x + ((ga_int64)image * s.image + (c0 + warp) * plane + h * s.width) * GA_OCTET;
 #pragma unroll 2
         for (int p = lane; p < patch.places; p += GA_LANES) {
-            const bool there = p < end && (ga_uint32)(h + lines[p]) < (ga_uint32)s.height;
+            const int2 spot = spots[p];
+            const bool there = p < end && (ga_uint32)(h + spot.y) < (ga_uint32)s.height;
             ga_copy_begin(place + 16 * (warp * patch.places + p),
-                          there ? first + (ga_int64)spots[p] * GA_OCTET : x, there ? 16 : 0);
+                          there ? first + (ga_int64)spot.x * GA_OCTET : x, there ? 16 : 0);
         }
 #pragma unroll
         for (int n = lane; n < PLACES; n += GA_LANES) {
@@ -165,7 +166,8 @@ GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *d
         }
     };
     __syncthreads(); /* all spots are there */
-    conv_ring<STAGES>(ring, stage, to > from ? (to - from + PLACES - 1) / PLACES : 0, begin, product);
+    const int slices = to > from ? (to - from + PLACES - 1) / PLACES : 0;
+    conv_ring<STAGES>(ring, stage, slices, warp >= OCTETS / 2, begin, product);
 #pragma unroll
     for (int k = 0; k < GA_TAPS * 4 * 2; k++) {
         const float (&four)[4] = sum[k / 8][0][k / 2 % 4];

@@ -27,8 +27,8 @@ typedef struct conv_sizes {
     int place_h, place_w;                // steps in it between neighbouring places of a share
 } conv_sizes;
 
-/* The places that 3 x 3 taps read for a tile of whole lines or images. The columns of a line are in sections: those that
- * neighbouring places read at one tap are neighbours. */
+/* The places that 3 x 3 taps read for a tile of whole lines or images. The columns of a line are in sections: those
+ * that neighbouring places read at one tap are neighbours. */
 typedef struct conv_patch {
     ga_divisor plane, line, section;  // places of an image, of a line and of a section
     int places;                       // of all images

@@ -16,8 +16,8 @@ function cuda_behind.store(kernel, dtype) return behind.store(kernel, dtype, cud
 --   lines            those for element k, over `value`
 --   both, to         whether the kernel's own result is stored too; the parameter of the last one
 -- count: of neighbours, nil: each element is read alone; rounded: the function that rounds to 16 bits; put: the
--- statement that keeps a result.
-local function neighbours(kernel, count, dtype, rounded, put)
+-- statement that keeps a result; read: how neighbours are read, nil: "ga_read<FEW>(".
+local function neighbours(kernel, count, dtype, rounded, put, read)
     local node = kernel.node
     if not node.behind then return false end
     local reads = {}
@@ -31,14 +31,15 @@ local function neighbours(kernel, count, dtype, rounded, put)
         table.insert(lines, 1, ("const %s i = first + k;"):format(cuda.int64))
     end
     local _, name = behind.result(node)
+    for n, line in ipairs(reads) do reads[n] = read and line:gsub("ga_read<FEW>%(", read) or line end
     return { reads = behind.block(reads), lines = behind.block(lines), both = node.behind.both,
         to = text.ident(name) }
 end
 
 --- How eight neighbours sums[k] of a product on tensor cores are computed. all: whether rows are whole eights; others
---- read each element alone.
-function cuda_behind.eights(kernel, all)
-    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;")
+--- read each element alone. read: how eight are read, nil: "ga_read<FEW>(".
+function cuda_behind.eights(kernel, all, read)
+    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;", read)
 end
 
 --- How `count` neighbours to.at[k] of another result are computed.

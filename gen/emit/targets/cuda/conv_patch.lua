@@ -1,5 +1,5 @@
--- conv_patch: the convolutions of 3 x 3 taps whose tiles copy what the taps read once for all of them, and the places of
--- these copies, patches (templates/cuda/conv_patch.cu).
+-- conv_patch: the convolutions of 3 x 3 taps whose tiles copy what the taps read once for all of them, and the places
+-- of these copies, patches (templates/cuda/conv_patch.cu).
 local launches = require "emit.targets.cuda.launches"
 
 local conv_patch = {}
@@ -54,8 +54,8 @@ local function with_patch(tile, patch, shared)
     return own
 end
 
---- The tile of a product over planes, g: op.gather's table: the largest one with enough(tile), or the smallest one; nil:
---- the product has no patches.
+--- The tile of a product over planes, g: op.gather's table: the largest one with enough(tile), or the smallest one;
+--- nil: the product has no patches.
 function conv_patch.tile_of(g, enough)
     if g.channels // g.groups % 16 > 0 then return nil end
     local least

@@ -137,9 +137,10 @@ end
 
 local TYPES = "divisor conv_sizes"
 
--- "_tile_128x64_4_shares": what the name of a kernel has behind that of the operation.
+-- "_tile_128x64_4_shares", "_patch_576x64_by_64": what the name of a kernel has behind that of the operation.
 local function kind_of(tile, shares)
-    return ("_%s_%dx%d"):format(tile.patch and "patch" or "tile", tile.rows, tile.columns) .. (shares > 1 and ("_%d_shares"):format(shares) or "")
+    return ("_%s_%dx%d"):format(tile.patch and "patch" or "tile", tile.rows, tile.columns)
+        .. (tile.slice and ("_by_%d"):format(tile.slice) or "") .. (shares > 1 and ("_%d_shares"):format(shares) or "")
 end
 
 --- The sizes of a product over planes, g: op.gather's table.
@@ -172,9 +173,10 @@ function tensor_conv.product(node, kernel, g)
     launch_of(kernel, tile, blocks_of(tile, g, out))
     local how = { product = text.ident(tile.patch and "conv_patch_product" or "conv_tensor_product"),
         sizes = text.block(tile.patch and "s, share, patch" or "s, share") }
-    return { tile = ordered.copy(tile, how), x = { name = text.ident(node.ins.x and "x" or "dy"), type = text.ident(kernel.half) },
-        y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil }, behind = behind.eights(kernel, true),
-        moments = node.outs.moments ~= nil, shares = #g.parts }
+    return { tile = ordered.copy(tile, how),
+        x = { name = text.ident(node.ins.x and "x" or "dy"), type = text.ident(kernel.half) },
+        y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil },
+        behind = behind.eights(kernel, true, "conv_read_ahead<FEW>(there, weight, "), moments = node.outs.moments ~= nil, shares = #g.parts }
 end
 
 -- The tile of the gradient of a weight, and the number of its tiles; g: op.gather's table.
@@ -205,7 +207,7 @@ function tensor_conv.gradient_sizes(node, g)
     if tile.patch then list[#list + 1] = conv_patch.sizes(tile.patch, divisor) end
     list[#list + 1] = { "ga_divisor down", divisor(tiles // across // g.groups) }
     list[#list + 1] = { "int run", tostring(run) }
-    return { kind = kind_of(tile, 1) .. (tile.slice and ("_by_%d"):format(tile.slice) or ""), types = TYPES, list = list }
+    return { kind = kind_of(tile, 1), types = TYPES, list = list }
 end
 
 --- The template arguments of the gradient of a weight; sets the kernel's launch.
@@ -232,7 +234,7 @@ function tensor_conv.weights_sizes(node, rows, terms, blocks)
 end
 
 --- The blocks of functions that their kernels call.
-tensor_conv.HELPERS = "tensor:half eights:half tensor_strips:half tensor_slices:half tensor_tile:half conv_tensor:half"
+tensor_conv.HELPERS = "tensor:half eights:half tensor_slices:half tensor_tile:half conv_tensor:half"
 
 --- The same of kernels with patches.
 tensor_conv.PATCH_HELPERS = tensor_conv.HELPERS .. " conv_patch:half"
