@@ -89,7 +89,7 @@ local MOST_PARTS, JOINED_PARTS = 512, 64
 local function tiles_of(g, config, body, node)
     local conv, s = node.ins.x.def, node.size
     local tiles = conv and ordered.find(body, conv) and conv.op == "conv2d" and conv.outs.y.tensor == node.ins.x
-        and config.channels.conv2d(conv, node.attrs.rows)
+        and config.channels.conv2d(conv, node.attrs.rows, config.ops.conv2d)
     if not tiles then return nil end
     local parts = graph.tensor(g, { name = node.ins.x.name .. "_moments", kind = "value", dtype = g.real,
         shape = { tiles, s.G, 2, s.C }, at = conv.at, def = conv, scope = conv.scope, keep_full = true,

@@ -42,7 +42,7 @@ local function split_all(g, config, body)
     for i = #body, 1, -1 do body[i] = nil end
     for _, node in ipairs(nodes) do
         if node.op == "times" then found = split_all(g, config, node.body) or found end
-        local count = not node.run and config.parts[node.op] and config.parts[node.op](node)
+        local count = not node.run and config.parts[node.op] and config.parts[node.op](node, config.ops[node.op])
         local made = { node }
         if count and node.op == "conv2d_dw" then recut(g, nodes, node, count)
         elseif count and count > 1 then made = split(g, config.builder, node, count) end

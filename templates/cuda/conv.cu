@@ -72,8 +72,8 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
     const int tile = blockIdx.x - share.blocks, j0 = tile % s.across * COLUMNS, tiles = tile / s.across;
     const int g = tiles % s.groups, number = tiles / s.groups;
     const $(x.type) *of_group = weight + share.weight + (ga_int64)g * s.out * s.in_octets * share.taps.by * GA_OCTET;
-    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
-        ring, $(x.name) + (ga_int64)g * s.in_octets * s.height * s.width * GA_OCTET, of_group, s, share,
+    $(tile.product)<ROWS, COLUMNS, $(tile.down), $(tile.across)>(
+        ring, $(x.name) + (ga_int64)g * s.in_octets * s.height * s.width * GA_OCTET, of_group, $(tile.sizes),
 //% if moments then
         number * ROWS, j0,
         [&](const float (&sum)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {
@@ -84,7 +84,7 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
 //% else
         number * ROWS, j0, [](const float (&)[ROWS / $(tile.down) / 16][COLUMNS / $(tile.across) / 8][4]) {},
 //% end
-        [&](int i, int j, float (&sums)[8]) {
+        [&](bool there, int i, int j, float (&sums)[8]) {
             const int image = i / share.places, place = i % share.places;
             const int h = share.h.place + place / share.w.places * s.place_h;
             const int w = share.w.place + place % share.w.places * s.place_w;
@@ -98,19 +98,19 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
             enum { FEW = 8 };
             $(behind.reads)
 //% if behind.both then
-            ga_put8<true>(y + first, sums, 8);
+            if (there) ga_put8<true>(y + first, sums, 8);
 //% end
 #pragma unroll
             for (int k = 0; k < FEW; k++) {
                 const real value = sums[k];
                 $(behind.lines)
             }
-            ga_put8<true>($(behind.to) + first, sums, 8);
+            if (there) ga_put8<true>($(behind.to) + first, sums, 8);
 //% else
 //% if y.add then
-            if (add) ga_add8<true>(sums, y + first, 8);
+            if (add && there) ga_add8<true>(sums, y + first, 8);
 //% end
-            ga_put8<true>(y + first, sums, 8);
+            if (there) ga_put8<true>(y + first, sums, 8);
 //% end
         });
 }
@@ -263,6 +263,25 @@ GA_KERNEL($threads, $(tile.fit)) $fn($params) {
             const ga_int64 of_group = (ga_int64)number * s.groups.by + g;
             const ga_int64 row = of_group * (s.in * share.taps.by) + c * share.taps.by + q % share.taps;
             ga_put8<$whole>(y + row * s.out + j, value, s.out - j);
+        });
+}
+
+//@ conv2d_dw_patch(fn, params, source, threads, tile)
+/* $fn: the gradient of weights as (run, group, channel x tap, output), on tensor cores, in tiles of 64 channels
+ * and 64 outputs: the places of all images are cut into runs, each with a sum of its own
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    extern __shared__ __align__(128) ga_byte ring[];
+    const int q0 = blockIdx.x % down * 8, tiles = blockIdx.x / down, o0 = tiles % s.across * 8;
+    const int runs = tiles / s.across, g = runs % s.groups, number = runs / s.groups;
+    const int all = s.images * share.places.by, from = number * run, to = all - from < run ? all : from + run;
+    real *of_group = y + ((ga_int64)number * s.groups.by + g) * (s.in * GA_TAPS) * s.out;
+    conv_patch_gradient<$(tile.slice)>(
+        ring, x + (ga_int64)g * s.in_octets * s.height * s.width * GA_OCTET,
+        dy + (ga_int64)g * s.out_octets * s.result * GA_OCTET, s, share, patch, q0, o0, from, to,
+        [&](int c, int tap, int o, float2 two) {
+            const int row = (q0 * GA_OCTET + c) * GA_TAPS + tap;
+            *(float2 *)(of_group + (ga_int64)row * s.out + o0 * GA_OCTET + o) = two;
         });
 }
 

@@ -27,6 +27,15 @@ typedef struct conv_sizes {
     int place_h, place_w;                // steps in it between neighbouring places of a share
 } conv_sizes;
 
+/* The places that 3 x 3 taps read for a tile of whole lines or images. The columns of a line are in sections: those
+ * that neighbouring places read at one tap are neighbours. */
+typedef struct conv_patch {
+    ga_divisor plane, line, section;  // places of an image, of a line and of a section
+    int places;                       // of all images
+    int up, left;                     // how far from where the first tap reads the patch begins
+    int down[3], right[3];            // how far the taps of a column, and of a row, read behind a place
+} conv_patch;
+
 /* Weights as a product reads them: in each group rows of octets of channels, of a window of height x width taps. */
 typedef struct conv_weights_sizes {
     ga_divisor groups, rows, octets;

@@ -48,6 +48,18 @@ GA_DEVICE void conv_octet_begin(ga_byte *chunk, const $type *x, const conv_sizes
     ga_copy_begin(chunk, there ? place.octet + (ga_int64)term.octets * GA_OCTET : x, there ? 16 : 0);
 }
 
+/* As ga_read, of what this thread alone writes, if any, behind its read: so reads may come ahead of all writes. With
+ * `there` false it reads `other`, which nobody writes: the result is of no use, but no read waits for a branch. */
+template <int N, typename T>
+GA_DEVICE ga_few<T, N> conv_read_ahead(bool there, const void *other, const T *from) {
+    static_assert(N * sizeof(T) % 16 == 0, "16 bytes at a time");
+    const uint4 *at = there ? (const uint4 *)from : (const uint4 *)other;
+    ga_few<T, N> few;
+#pragma unroll
+    for (int k = 0; k < (int)(N * sizeof(T) / 16); k++) few.wide[k] = __ldg(at + k);
+    return few;
+}
+
 /* The chunk of octet q of a term in a turned slice. */
 GA_DEVICE ga_byte *conv_turned_chunk(ga_byte *slice, int term, int q) {
     return slice + q / 8 * (128 * GA_DEPTH) + ga_chunk<true>(term, q % 8);
@@ -55,54 +67,86 @@ GA_DEVICE ga_byte *conv_turned_chunk(ga_byte *slice, int term, int q) {
 
 $(conv_ring { })
 
+$(conv_results { })
+
 $(conv_product { type = type })
 
 $(conv_gradient { type = type })
 
 //@ conv_ring()
-/* Adds the products of all slices to the sums of a warp: TALL x WIDE blocks of 16 x 16 from (wi, wj) of the tile on.
- * begin(slice, place) begins to fill a slice's place of the ring, `stage` bytes that begin with those of A. Behind it
- * the ring is free. */
-template <int TALL, int WIDE, bool TURNED, typename BEGIN>
-GA_DEVICE void conv_ring_product(float (&sum)[TALL][2 * WIDE][4], ga_byte *ring, int stage, int a_bytes, int slices,
-                                 int wi, int wj, BEGIN begin) {
-    auto place_of = [&](int slice) { return ring + slice % GA_STAGES * stage; };
+/* Slices go round in a ring of STAGES places of `stage` bytes: begin(slice, place) begins to fill a place,
+ * product(place) adds the products of a slice. Warps that are `late` begin behind their products, so that others
+ * multiply while they do. */
+template <int STAGES, typename BEGIN, typename PRODUCT>
+GA_DEVICE void conv_ring(ga_byte *ring, int stage, int slices, bool late, BEGIN begin, PRODUCT product) {
+    auto place_of = [&](int slice) { return ring + slice % STAGES * stage; };
 #pragma unroll 1
-    for (int s = 0; s < GA_STAGES - 1; s++) {
+    for (int s = 0; s < STAGES - 1; s++) {
         if (s < slices) begin(s, place_of(s));
         ga_copy_commit();
     }
+#pragma unroll 1
     for (int s = 0; s < slices; s++) {
-        const int next = s + GA_STAGES - 1;
-        ga_copy_wait<GA_STAGES - 2>();
+        const int next = s + STAGES - 1;
+        ga_copy_wait<STAGES - 2>();
         __syncthreads(); /* all have slice s, and none needs the place of slice s - 1 any more */
-        if (next < slices) begin(next, place_of(next));
+        if (next < slices && !late) begin(next, place_of(next));
+        product(place_of(s));
+        if (next < slices && late) begin(next, place_of(next));
         ga_copy_commit();
-        const ga_byte *a = place_of(s);
-        ga_slice_product<TALL, WIDE, TURNED, TURNED>(sum, a, a + a_bytes, wi, wj, threadIdx.x % GA_LANES);
     }
-    __syncthreads();
+}
+
+/* The same with slices of GA_DEPTH terms: TALL x WIDE blocks of 16 x 16 from (wi, wj) of the tile on for a warp. */
+template <int TALL, int WIDE, bool TURNED, typename BEGIN>
+GA_DEVICE void conv_ring_product(float (&sum)[TALL][2 * WIDE][4], ga_byte *ring, int stage, int a_bytes, int slices,
+                                 int wi, int wj, BEGIN begin) {
+    conv_ring<GA_STAGES>(ring, stage, slices, false, begin, [&](const ga_byte *a) {
+        ga_slice_product<TALL, WIDE, TURNED, TURNED>(sum, a, a + a_bytes, wi, wj, threadIdx.x % GA_LANES);
+    });
+}
+
+//@ conv_results()
+/* Of four pairs of neighbours that each lane of four has, those of the pair with its number: eight neighbours. */
+GA_DEVICE void conv_eight(float (&eight)[8], const float (&sum)[4][4], int half) {
+    const int lane = threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < 8; k++) eight[k] = sum[k / 2][half * 2 + k % 2];
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2)
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            const int other = k + 2 * step;
+            if (k / 2 & step) continue;
+            const float sent = lane & step ? eight[k] : eight[other];
+            const float got = __shfl_xor_sync(GA_ALL_LANES, sent, step);
+            (lane & step ? eight[k] : eight[other]) = got;
+        }
 }
 
 /* Calls store(i, j, value) for each eight neighbours of the tile of a block of DOWN x ACROSS warps. */
 template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int TALL, int WIDE2, typename STORE>
-GA_DEVICE void conv_tile_store(ga_byte *ring, const float (&sum)[TALL][WIDE2][4], STORE store) {
-    enum { WIDTH = COLUMNS / ACROSS };
+GA_DEVICE void conv_tile_store(const float (&sum)[TALL][WIDE2][4], STORE store) {
+    enum { FOURS = WIDE2 / 4 };
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
-    const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH;
-    float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
-    ga_strips_store<WIDTH>(scratch, sum, lane, [&](int u, int row, int column, float (&value)[8]) {
-        store(wi + u * 16 + row, wj + column, value);
-    });
+    const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * (COLUMNS / ACROSS);
+#pragma unroll
+    for (int n = 0; n < TALL * FOURS * 2; n++) {
+        const int u = n / 2 / FOURS, v = n / 2 % FOURS * 4;
+        float eight[8];
+        conv_eight(eight, (const float (&)[4][4])sum[u][v], n % 2);
+        store(wi + u * 16 + n % 2 * 8 + lane / 4, wj + (v + lane % 4) * 8, eight);
+    }
 }
 
 /* Averages of the columns of a tile over its rows, as they are rounded, and the sums of the squared distances from these:
- * `columns` of the one from `to` on, of the other `apart` elements behind them. Scratch is free again. */
+ * `columns` of the one from `to` on, of the other `apart` elements behind them. All warps use the scratch. */
 template <int ROWS, int COLUMNS, int DOWN, int ACROSS, int TALL, int WIDE2>
 GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2][4], float *to, int columns, int apart) {
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES, c = threadIdx.x;
     const int first = warp / DOWN * (COLUMNS / ACROSS) + lane % 4 * 2;
     float middle[WIDE2][2] = {};
+    __syncthreads(); /* the scratch is free */
 #pragma unroll 1
     for (int squares = 0; squares < 2; squares++) {
         float own[WIDE2][2] = {};
@@ -135,8 +179,9 @@ GA_DEVICE void conv_tile_moments(float *scratch, const float (&sum)[TALL][WIDE2]
 
 //@ conv_product(type)
 /* A tile of a convolution: rows are places of a share from i0 on, columns are outputs of a group from j0 on. weight: of
- * the share and group, rows of octets; x: the first octet of the group. Calls see(sums) once, then store(i, j, value)
- * for each eight outputs of a place inside of the tile; those behind the last output, in its octet, are zeros. */
+ * the share and group, rows of octets; x: the first octet of the group. Calls see(sums) once, then store(there, i, j,
+ * value) for each eight outputs of a place of the tile; those behind the last output, in its octet, are zeros. Outside,
+ * where nothing is `there` to be written, i and j are those of the first ones. */
 template <int ROWS, int COLUMNS, int DOWN, int ACROSS, typename SEE, typename STORE>
 GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *weight, const conv_sizes &s,
                                    const conv_share &share, int i0, int j0, SEE see, STORE store) {
@@ -160,8 +205,9 @@ GA_DEVICE void conv_tensor_product(ga_byte *ring, const $type *x, const $type *w
     conv_ring_product<TALL, WIDE, false>(sum, ring, STAGE, A_BYTES, (terms + GA_DEPTH - 1) / GA_DEPTH,
                                          warp % DOWN * (ROWS / DOWN), warp / DOWN * (COLUMNS / ACROSS), begin);
     see(sum);
-    conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(ring, sum, [&](int row, int column, float (&value)[8]) {
-        if (i0 + row < places && j0 + column < s.out) store(i0 + row, j0 + column, value);
+    conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(sum, [&](int row, int column, float (&value)[8]) {
+        const bool there = i0 + row < places && j0 + column < s.out;
+        store(there, there ? i0 + row : i0, there ? j0 + column : j0, value);
     });
 }
 
@@ -198,7 +244,7 @@ GA_DEVICE void conv_tensor_gradient(ga_byte *ring, const $type *x, const $type *
     float sum[TALL][2 * WIDE][4] = {};
     conv_ring_product<TALL, WIDE, true>(sum, ring, STAGE, A_BYTES, slices, warp % DOWN * (ROWS / DOWN),
                                         warp / DOWN * (COLUMNS / ACROSS), begin);
-    conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(ring, sum, [&](int i, int column, float (&value)[8]) {
+    conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(sum, [&](int i, int column, float (&value)[8]) {
         if (o0 + column / GA_OCTET < s.out_octets) store(q0 * GA_OCTET + i, o0 * GA_OCTET + column, value);
     });
 }

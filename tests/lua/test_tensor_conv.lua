@@ -42,6 +42,18 @@ local LARGE = {
     { "large gradient", x = { 128, 6, 6 }, out = 128, window = "1", "bias = false" },
 }
 
+-- Convolutions with patches: of whole lines, of an image or several, the last tile and slice with fewer; groups; strides,
+-- dilation and no padding. The gradients of inputs with strides and of odd planes have none.
+local PATCHES = {
+    { "lines", x = { 64, 16, 16 }, out = 64, window = "3", "padding = 1, bias = false" },
+    { "images", x = { 64, 8, 8 }, out = 128, window = "3", "padding = 1" },
+    { "small images", x = { 64, 4, 4 }, out = 64, window = "3", "padding = 1, bias = false" },
+    { "groups", x = { 128, 8, 8 }, out = 128, window = "3", "padding = 1, groups = 2" },
+    { "stride", x = { 64, 16, 16 }, out = 64, window = "3", "stride = 2, padding = 1", dx = false },
+    { "dilation", x = { 64, 8, 8 }, out = 64, window = "3", "padding = { 2, 3 }, dilation = { 2, 3 }" },
+    { "no padding", x = { 64, 10, 10 }, out = 64, window = "3", "bias = false", dx = false },
+}
+
 -- Shapes that keep the kernels by threads: few outputs of a group, mostly zeros in octets.
 local OTHERS = {
     { "few outputs", x = { 16, 8, 8 }, out = 24, window = "3", "padding = 1" },
@@ -85,16 +97,20 @@ local function build(t, programs, name, forms, precision, target, how)
         spec(forms, precision, target, forms == LARGE and not t.all and 1), how)
 end
 
--- How many functions of a program launch kernels of convolutions on tensor cores, and by threads: { conv2d =,
--- conv2d_dx =, conv2d_dw = }. Names of pointwise ops behind one stand after its own.
+-- How many functions of a program launch kernels of convolutions on tensor cores, by threads, and those of the first
+-- with patches: { conv2d =, conv2d_dx =, conv2d_dw = }. Names of pointwise ops behind one stand after its own.
 local function forms_of(p)
-    local tensor, threads = {}, {}
+    local tensor, threads, patched = {}, {}, {}
     for name, body in host.read(p.folder .. "/launch.c"):gmatch "\nstatic void (conv2d[%l_]-)_%d[%w_]*(%(.-\n}\n)" do
-        local list = body:find "K_[%w_]+_TILE_" and tensor or threads
+        local patch = body:find "K_[%w_]+_PATCH_"
+        local list = (patch or body:find "K_[%w_]+_TILE_") and tensor or threads
         local op = name:match "^conv2d_d[xw]" or "conv2d"
-        if name ~= "conv2d_dw_sum" and name ~= "conv2d_turned" then list[op] = (list[op] or 0) + 1 end
+        if name ~= "conv2d_dw_sum" and name ~= "conv2d_turned" then
+            list[op] = (list[op] or 0) + 1
+            patched[op] = (patched[op] or 0) + (patch and 1 or 0)
+        end
     end
-    return tensor, threads
+    return tensor, threads, patched
 end
 
 local function kernels_of(p) return host.read(p.folder .. "/kernels.cu") end
@@ -180,6 +196,18 @@ add("large tiles and parts of a sum give what the C target does", function(t)
         assert(text:find(tile, 1, true), tile)
     end
     t.match(host.read(p.folder .. "/launch.c"), "conv2d_dw_12x1x32x128", "gradients of 12 parts")
+end)
+
+add("convolutions with patches give what the C target does", function(t)
+    local forms = t.all and PATCHES or { PATCHES[1], PATCHES[3], PATCHES[5], PATCHES[6] }
+    local settings = devices.light(t, 1)
+    local tensor, _, patched = forms_of(equals_c(t, "patches", forms, "bf16", settings))
+    local with_dx = 0
+    for _, f in ipairs(forms) do with_dx = with_dx + (f.dx == false and 0 or 1) end
+    for op, count in pairs { conv2d = #forms, conv2d_dx = with_dx, conv2d_dw = #forms } do
+        t.equal(tensor[op], #forms)
+        t.equal(patched[op], count)
+    end
 end)
 
 add("shapes, types and devices that keep the kernels by threads", function(t)
@@ -287,11 +315,32 @@ add("each tile gives the same bits", function(t)
     end
 end)
 
--- A run of the small program with this text of kernels.
-local function edited(t, text, more)
+-- Patches of several images, the last one with fewer.
+local SMALL_PATCH = { { "small patch", x = { 64, 8, 8 }, out = 64, window = "3", "padding = 1" } }
+
+local function small_patch(t, programs) return build(t, programs, "patch", SMALL_PATCH, "bf16", '"cuda"') end
+
+add("each tile with patches gives the same bits", function(t)
+    local programs, environment = open(t)
+    local function dump(p) return programs.dump(p, { "--cycles", 1, env = environment(devices.light(t, 1)) }), p end
+    local expected, least = dump(small_patch(t, programs))
+    t.match(kernels_of(least), "ROWS = 128, COLUMNS = 64")
+    local dev, source = t.temp(), "gen/emit/targets/cuda/conv_patch.lua"
+    t.shell(("cp -r gen templates runtime %s"):format(dev))
+    local text, count = host.read(source):gsub("if own and enough%(own%) then", "if own then")
+    t.equal(count, 1)
+    t.write(dev .. "/" .. source, text)
+    local found, most = dump(build(t, programs, "patch256", SMALL_PATCH, "bf16", '"cuda"',
+        { options = { "--dev", dev } }))
+    t.match(kernels_of(most), "ROWS = 256, COLUMNS = 64")
+    programs.identical(found, expected, { "parameters", "gradients" })
+end)
+
+-- A run of the small program, or of another one, with this text of kernels.
+local function edited(t, text, more, of)
     local settings = checked(1)
     settings[#settings + 1] = more
-    return devices.edited(t, small(t, open(t)), text, settings)
+    return devices.edited(t, (of or small)(t, (open(t))), text, settings)
 end
 
 -- The checker must find a race or a read of what nobody wrote.
@@ -304,22 +353,34 @@ end
 
 add("found: each barrier, wait and commit of a convolution left out", function(t)
     local text = small_kernels(t)
-    local first = text:find("GA_DEVICE void conv_ring_product", 1, true)
+    local first = text:find("GA_DEVICE void conv_ring(", 1, true)
     local calls = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);" }
     local count = devices.each_left_out(t, text, { { first, (text:find("\n}", first, true)) } }, calls,
         function(changed, switch) return edited(t, changed, switch) end, FOUND)
-    t.equal(count, 5)
+    t.equal(count, 4)
 end)
 
-add("found: octets copied to the slice that is multiplied, and copies behind the last slice", function(t)
-    local text = small_kernels(t)
-    for _, to in ipairs { "if (next < slices) begin(next, place_of(s));", "begin(next, place_of(next));" } do
-        local changed, count = text:gsub("if %(next < slices%) begin%(next, place_of%(next%)%);", to)
-        t.equal(count, 1)
-        local result = edited(t, changed)
-        t.equal(result.status, 3)
-        t.match(result.err, FOUND)
+add("found: octets copied to the slice that is multiplied", function(t)
+    local changed, count = small_kernels(t):gsub("if %(next < slices && !late%) begin%(next, place_of%(next%)%);",
+        "if (next < slices && !late) begin(next, place_of(s));")
+    t.equal(count, 1)
+    local result = edited(t, changed)
+    t.equal(result.status, 3)
+    t.match(result.err, FOUND)
+end)
+
+add("found: the barriers ahead of patches left out", function(t)
+    devices.needs_library(t)
+    local text = kernels_of(small_patch(t, (open(t))))
+    local spans = {}
+    for _, name in ipairs { "conv_patch_product", "conv_patch_gradient" } do
+        local first = text:find("GA_DEVICE void " .. name, 1, true)
+        spans[#spans + 1] = { first, (text:find("\n}", first, true)) }
     end
+    local count = devices.each_left_out(t, text, spans, { "__syncthreads%(%);" }, function(changed, switch)
+        return edited(t, changed, switch, small_patch)
+    end, FOUND)
+    t.equal(count, 2)
 end)
 
 -- === a model =====================================================================================

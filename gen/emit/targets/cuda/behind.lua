@@ -48,9 +48,13 @@ local function neighbours(kernel, count, dtype, rounded, put, keep)
 end
 
 --- How eight neighbours sums[k] of a product on tensor cores are computed. all: whether rows are whole eights; others
---- read each element alone.
-function cuda_behind.eights(kernel, all)
-    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;")
+--- read each element alone. read: how eight are read, nil: "ga_read<FEW>(".
+function cuda_behind.eights(kernel, all, read)
+    local function keep(reads, own)
+        if #reads > 0 then reads[#reads] = reads[#reads]:gsub("ga_read<FEW>%(", read) end
+        return own
+    end
+    return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;", read and keep)
 end
 
 --- How `count` neighbours to.at[k] of another result are computed.

@@ -2,6 +2,7 @@
 -- Host code computes device addresses in bytes, so offsets contain sizeof(real).
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local matrices = require "passes.matrices"
 local update_pass = require "passes.update"
 
@@ -14,6 +15,7 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c_text.adds, wrap = c_text.wrap }
+
 local spelling
 spelling, cuda.call = c_text.functions()
 

@@ -84,7 +84,7 @@ local function turned_sizes(_, node)
 end
 
 local function weight_gradient(kernel, node, op)
-    if node.octets then return tensor_conv.gradient(kernel, node) end
+    if node.octets then return tensor_conv.gradient(kernel, node, op.gather(node)) end
     local list = conv.weight_gradient(node, op)
     list.d = text.block(c_text.load(node.ins.dy, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]"))
     local shape = list.shape
@@ -95,11 +95,16 @@ local function weight_gradient(kernel, node, op)
     return list
 end
 
--- The blocks of a kernel: this one, or that of its form on tensor cores.
-local function set_forms(entry, name)
-    entry.blocks = { name, name .. "_tensor" }
-    entry.block = function(kernel) return kernel.matrix and name .. "_tensor" or name end
-    entry.helper = function(_, kernel) return "planes:half " .. (kernel.matrix and tensor_conv.HELPERS or "") end
+-- The blocks of a kernel: this one, or that of its form on tensor cores; patched: that of its form with patches.
+local function set_forms(entry, name, patched)
+    entry.blocks = { name, name .. "_tensor", patched }
+    entry.block = function(kernel)
+        return kernel.patched and patched or kernel.matrix and name .. "_tensor" or name
+    end
+    entry.helper = function(_, kernel)
+        return "planes:half " .. (kernel.patched and tensor_conv.PATCH_HELPERS
+            or kernel.matrix and tensor_conv.HELPERS or "")
+    end
 end
 
 -- shape of the planes that become octets, or the other way round: B images, groups of `channels` planes of `places`.
@@ -152,7 +157,7 @@ return function(list)
     end }
     set_forms(list.conv2d, "conv2d")
     set_forms(list.conv2d_dx, "conv2d")
-    set_forms(list.conv2d_dw, "conv2d_dw")
+    set_forms(list.conv2d_dw, "conv2d_dw", "conv2d_dw_patch")
     list.conv2d_turned.blocks = { "conv2d_turned", "conv2d_octets" }
     list.conv2d_turned.block = function(kernel)
         return kernel.node.attrs.octets and "conv2d_octets" or "conv2d_turned"

@@ -253,10 +253,15 @@ static unsigned blocks_over(int64_t n) {
 
 ]]
 
--- The kernels with dynamic shared memory as the rows of a table, or nil.
+-- The kernels with dynamic shared memory, the most of all launches, as the rows of a table, or nil.
 local function sharing_rows(kernels)
+    local most = {}
+    for _, kernel in ipairs(kernels) do
+        local name, bytes = (kernel.kernel or kernel).name, kernel.launch.shared
+        most[name] = bytes and math.max(bytes, most[name] or 0)
+    end
     local rows = ordered.collect(cuda_step.distinct(kernels), function(kernel)
-        local bytes = kernel.launch.shared
+        local bytes = most[kernel.name]
         return bytes and ("[K_%s] = %d,"):format(kernel.name:upper(), bytes)
     end)
     return #rows > 0 and block_of(rows) or nil

@@ -2,6 +2,7 @@
 -- arguments of their templates (templates/cuda/conv_tensor.cu). Terms come in octets, 8 channels at one tap: planes lie
 -- so (passes/octets.lua), and weights since the last update (passes/layout.lua).
 local behind = require "emit.targets.cuda.behind"
+local conv_patch = require "emit.targets.cuda.conv_patch"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 local tensor = require "emit.targets.cuda.tensor"
@@ -66,8 +67,11 @@ local function blocks_of(tile, g, out)
     return blocks
 end
 
--- The largest tile of which there are enough and that has no more columns of zeros than a smaller one.
+-- The largest tile of a patch of which there are enough, or the smallest one; of other convolutions the largest tile of
+-- which there are enough and that has no more columns of zeros than a smaller one.
 local function tile_of(g, out)
+    local patched = conv_patch.tile_of(g, function(tile) return blocks_of(tile, g, out) >= tensor.ENOUGH end)
+    if patched then return patched end
     local least = TILES[#TILES]
     for _, tile in ipairs(TILES) do
         local pads = ceil(out, tile.columns) * tile.columns > ceil(out, least.columns) * least.columns
@@ -78,19 +82,18 @@ end
 
 --- In how many tiles a convolution computes the places of `rows` rows: it can leave averages and squared distances of
 --- its outputs in each; nil: it cannot.
-function tensor_conv.tiles(node, rows)
+function tensor_conv.tiles(node, rows, op)
     local a, out = node.attrs, node.attrs.out // node.attrs.groups
     if not (node.op == "conv2d" and node.octets) or node.ins.bias or out % OCTET > 0 then return nil end
-    local part = { h = { places = a.rows }, w = { places = a.columns } }
-    local tile = tile_of({ B = node.size.B, groups = a.groups, parts = { part } }, out)
+    local tile = tile_of(op.gather(node), out)
     local places = rows * a.rows * a.columns
     return places % tile.rows == 0 and places // tile.rows or nil
 end
 
 local function launch_of(kernel, tile, blocks)
-    kernel.matrix = true
+    kernel.matrix, kernel.patched = true, tile.patch ~= nil
     kernel.launch = { blocks = blocks, threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
-        shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
+        shared = tile.shared or (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
 end
 
 -- A number that others are divided by, as the host writes it.
@@ -134,9 +137,10 @@ end
 
 local TYPES = "divisor conv_sizes"
 
--- "_tile_128x64_4_shares": what the name of a kernel has behind that of the operation.
+-- "_tile_128x64_4_shares", "_patch_576x64_by_64": what the name of a kernel has behind that of the operation.
 local function kind_of(tile, shares)
-    return ("_tile_%dx%d"):format(tile.rows, tile.columns) .. (shares > 1 and ("_%d_shares"):format(shares) or "")
+    return ("_%s_%dx%d"):format(tile.patch and "patch" or "tile", tile.rows, tile.columns)
+        .. (tile.slice and ("_by_%d"):format(tile.slice) or "") .. (shares > 1 and ("_%d_shares"):format(shares) or "")
 end
 
 --- The sizes of a product over planes, g: op.gather's table.
@@ -146,6 +150,7 @@ function tensor_conv.product_sizes(node, g)
     local list = add_shares({ sizes_of(g, tile.columns) }, g.parts, function(part)
         return tiles_of_part(tile, g, out, part)
     end)
+    if tile.patch then list[#list + 1] = conv_patch.sizes(tile.patch, divisor) end
     if parts then
         list[#list + 1] = { "ga_divisor tiles_of_group", divisor(parts[1]) }
         list[#list + 1] = { "int row_groups", tostring(parts[2]) }
@@ -156,6 +161,7 @@ end
 --- The template arguments of a product over planes, g: op.gather's table; sets the kernel's launch.
 ---   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps
 ---   tile.fit                   blocks of a multiprocessor at least
+---   tile.product, tile.sizes   the function of a tile, and the sizes that it gets
 ---   x.name, x.type             of the planes that are read
 ---   y.add, y.bias              whether `add` says that the result is added; whether a bias is
 ---   behind                     the pointwise node behind eight neighbours (targets/cuda/behind.lua), or false
@@ -165,23 +171,26 @@ function tensor_conv.product(node, kernel, g)
     local out = g.out // g.groups
     local tile = tile_of(g, out)
     launch_of(kernel, tile, blocks_of(tile, g, out))
-    return { tile = tile, x = { name = text.ident(node.ins.x and "x" or "dy"), type = text.ident(kernel.half) },
-        y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil }, behind = behind.eights(kernel, true),
-        moments = node.outs.moments ~= nil, shares = #g.parts }
+    local how = { product = text.ident(tile.patch and "conv_patch_product" or "conv_tensor_product"),
+        sizes = text.block(tile.patch and "s, share, patch" or "s, share") }
+    return { tile = ordered.copy(tile, how),
+        x = { name = text.ident(node.ins.x and "x" or "dy"), type = text.ident(kernel.half) },
+        y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil },
+        behind = behind.eights(kernel, true, "conv_read_ahead<FEW>(there, weight, "), moments = node.outs.moments ~= nil, shares = #g.parts }
 end
 
--- The tile of the gradient of a weight, and the number of its tiles.
-local function gradient_tile(a)
+-- The tile of the gradient of a weight, and the number of its tiles; g: op.gather's table.
+local function gradient_tile(a, g)
     local out, rows = a.out // a.groups, ceil(a.channels // a.groups, OCTET) * OCTET * a.window[1] * a.window[2]
-    local tile = out % WIDE.columns == 0 and WIDE or SMALL
+    local tile = conv_patch.gradient_tile(g) or out % WIDE.columns == 0 and WIDE or SMALL
     return tile, ceil(rows, tile.rows) * ceil(out, tile.columns) * a.groups
 end
 
 --- In how many parts of its places the gradient of a weight is summed on tensor cores: enough for many blocks, of
 --- enough places; nil: it is not.
-function tensor_conv.parts(node)
+function tensor_conv.parts(node, op)
     if not node.octets then return nil end
-    local tile, tiles = gradient_tile(node.attrs)
+    local tile, tiles = gradient_tile(node.attrs, op.gather(node))
     local places = node.size.B * node.attrs.rows * node.attrs.columns
     return math.max(1, math.min(MULTIPROCESSORS * tile.blocks // tiles, places // PART_LEAST))
 end
@@ -190,21 +199,24 @@ end
 ---   down    tiles below each other
 ---   run     places whose products are a sum of their own
 function tensor_conv.gradient_sizes(node, g)
-    local tile, tiles = gradient_tile(node.attrs)
+    local tile, tiles = gradient_tile(node.attrs, g)
     local across = ceil(g.out // g.groups, tile.columns)
-    local run = ceil(ceil(g.B * g.rows * g.columns, node.size.N), DEPTH) * DEPTH
+    local slice = tile.slice or DEPTH
+    local run = ceil(ceil(g.B * g.rows * g.columns, node.size.N), slice) * slice
     local list = add_shares({ sizes_of(g, tile.columns) }, g.parts, function() return 0 end)
+    if tile.patch then list[#list + 1] = conv_patch.sizes(tile.patch, divisor) end
     list[#list + 1] = { "ga_divisor down", divisor(tiles // across // g.groups) }
     list[#list + 1] = { "int run", tostring(run) }
     return { kind = kind_of(tile, 1), types = TYPES, list = list }
 end
 
 --- The template arguments of the gradient of a weight; sets the kernel's launch.
----   tile     as of a product
----   whole    whether the outputs of a group are whole eights
-function tensor_conv.gradient(kernel, node)
-    local tile, tiles = gradient_tile(node.attrs)
+---   tile     as of a product; tile.slice: places of a slice of a patch
+---   whole    without patches: whether the outputs of a group are whole eights
+function tensor_conv.gradient(kernel, node, g)
+    local tile, tiles = gradient_tile(node.attrs, g)
     launch_of(kernel, tile, tiles * node.size.N)
+    if tile.patch then return { tile = tile } end
     return { tile = tile, whole = text.ident(tostring(node.attrs.out // node.attrs.groups % OCTET == 0)) }
 end
 
@@ -222,6 +234,9 @@ function tensor_conv.weights_sizes(node, rows, terms, blocks)
 end
 
 --- The blocks of functions that their kernels call.
-tensor_conv.HELPERS = "tensor:half eights:half tensor_strips:half tensor_slices:half tensor_tile:half conv_tensor:half"
+tensor_conv.HELPERS = "tensor:half eights:half tensor_slices:half tensor_tile:half conv_tensor:half"
+
+--- The same of kernels with patches.
+tensor_conv.PATCH_HELPERS = tensor_conv.HELPERS .. " conv_patch:half"
 
 return tensor_conv
