@@ -53,16 +53,16 @@ const int plane = blockIdx.x % s.planes, groups = blockIdx.x / s.planes, c = pla
 const int part = groups / s.groups, group = groups % s.groups;
 
 //@ moments(threads)
-ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
-    const auto some = ga_read<FEW>(x + i);
+typedef decltype(ga_read<FEW>(x)) few_of_x;
+auto fetch = [&](ga_int64 i) { return ga_read<FEW>(x + i); };
+ga_each_of_channels<FEW, $threads>(s, plane, group, part, fetch, [&](ga_int64, const few_of_x &some) {
 #pragma unroll
     for (int e = 0; e < FEW; e++) middle[e % WIDE] += ga_get(some.at[e]);
 });
 ga_block_sums(middle, scratch);
 #pragma unroll
 for (int e = 0; e < WIDE; e++) middle[e] /= n;
-ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
-    const auto some = ga_read<FEW>(x + i);
+ga_each_of_channels<FEW, $threads>(s, plane, group, part, fetch, [&](ga_int64, const few_of_x &some) {
 #pragma unroll
     for (int e = 0; e < FEW; e++) {
         const real apart = ga_get(some.at[e]) - middle[e % WIDE];
@@ -115,8 +115,21 @@ GA_KERNEL($threads$at_least) $fn($params) {
 #pragma unroll
     for (int e = 0; e < WIDE; e++) factor[e] *= shift[e];
     ga_read_channels(shift, bias + c);
-    ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 first) {
-        const auto some = ga_read<FEW>(x + first);
+    struct inputs {
+        decltype(ga_read<FEW>(x)) x;
+//% if behind and behind.early then
+        $(behind.kept)
+//% end
+    };
+    auto fetch = [&](ga_int64 first) {
+        inputs of;
+        of.x = ga_read<FEW>(x + first);
+//% if behind and behind.early then
+        $(behind.early)
+//% end
+        return of;
+    };
+    ga_each_of_channels<FEW, $threads>(s, plane, group, part, fetch, [&](ga_int64 first, const inputs &of) {
         ga_few<$last, FEW> to;
 //% if behind then
 //% if behind.both then
@@ -126,7 +139,7 @@ GA_KERNEL($threads$at_least) $fn($params) {
 //% end
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
-            const real value = (ga_get(some.at[k]) - middle[k % WIDE]) * factor[k % WIDE] + shift[k % WIDE];
+            const real value = (ga_get(of.x.at[k]) - middle[k % WIDE]) * factor[k % WIDE] + shift[k % WIDE];
 //% if behind then
 //% if behind.both then
             ga_put(own.at[k], value);
@@ -195,31 +208,26 @@ for (int e = 0; e < WIDE; e++) {
 ga_write_channels(moved_mean + c, old_mean);
 ga_write_channels(moved_var + c, old_var);
 
-//@ batchnorm_sums(fn, params, source, threads, shape)
+//@ batchnorm_sums(fn, params, source, threads, at_least, shape)
 /* $fn: sums of dy and of dy (x - mean) rstd for channels in each group of rows
 //% if shape.parts then
  * in parts, as (part, group, 2, channel)
 //% end
  * $source */
-//% if shape.parts then
-GA_KERNEL($threads, 3) $fn($params) {
-//% else
-GA_KERNEL($threads) $fn($params) {
-//% end
+GA_KERNEL($threads$at_least) $fn($params) {
     enum { FEW = $(shape.few), WIDE = $(shape.wide) };
     __shared__ real scratch[$threads / GA_LANES][WIDE];
     $(place { })
     const int at = group * s.channels + c;
     real middle[WIDE], all[WIDE] = {}, lever[WIDE] = {};
     ga_read_channels(middle, mean + at);
-    ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
-        const auto some = ga_read<FEW>(x + i);
-        const auto slopes = ga_read<FEW>(dy + i);
+    $(fetch_both { })
+    ga_each_of_channels<FEW, $threads>(s, plane, group, part, fetch, [&](ga_int64, const inputs &of) {
 #pragma unroll
         for (int e = 0; e < FEW; e++) {
-            const real slope = ga_get(slopes.at[e]);
+            const real slope = ga_get(of.dy.at[e]);
             all[e % WIDE] += slope;
-            lever[e % WIDE] += slope * (ga_get(some.at[e]) - middle[e % WIDE]);
+            lever[e % WIDE] += slope * (ga_get(of.x.at[e]) - middle[e % WIDE]);
         }
     });
     ga_block_sums(all, scratch);
@@ -238,7 +246,14 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
-//@ batchnorm_dx(fn, params, source, threads, shape, sums, out, adds, n, store)
+//@ fetch_both()
+struct inputs {
+    decltype(ga_read<FEW>(x)) x;
+    decltype(ga_read<FEW>(dy)) dy;
+};
+auto fetch = [&](ga_int64 i) { return inputs{ga_read<FEW>(x + i), ga_read<FEW>(dy + i)}; };
+
+//@ batchnorm_dx(fn, params, source, threads, at_least, shape, sums, out, adds, n, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, in groups of rows
 //% if shape.parts then
  * the sums over a group are those of parts
@@ -247,7 +262,7 @@ GA_KERNEL($threads) $fn($params) {
  * with the sums over all groups: the gradients of weight and bias
 //% end
  * $source */
-GA_KERNEL($threads, 3) $fn($params) {
+GA_KERNEL($threads$at_least) $fn($params) {
     enum { FEW = $(shape.few), WIDE = $(shape.wide) };
     $(place { })
     const int at = group * s.channels + c;
@@ -268,17 +283,16 @@ GA_KERNEL($threads, 3) $fn($params) {
         slope[e] = slope[e] / n * middle[e];
     }
     ga_read_channels(middle, mean + at);
-    ga_each_of_channels<FEW, $threads>(s, plane, group, part, [&](ga_int64 i) {
-        const auto some = ga_read<FEW>(x + i);
-        const auto slopes = ga_read<FEW>(dy + i);
+    $(fetch_both { })
+    ga_each_of_channels<FEW, $threads>(s, plane, group, part, fetch, [&](ga_int64 i, const inputs &of) {
         ga_few<$out, FEW> to;
 //% if adds then
         if (add) to = ga_read<FEW>(y + i);
 //% end
 #pragma unroll
         for (int e = 0; e < FEW; e++) {
-            const real apart = ga_get(some.at[e]) - middle[e % WIDE];
-            const real value = factor[e % WIDE] * (ga_get(slopes.at[e]) - average[e % WIDE] - apart * slope[e % WIDE]);
+            const real apart = ga_get(of.x.at[e]) - middle[e % WIDE];
+            const real value = factor[e % WIDE] * (ga_get(of.dy.at[e]) - average[e % WIDE] - apart * slope[e % WIDE]);
             $store
         }
         ga_write(y + i, to);

@@ -2,15 +2,27 @@
 // blocks; what the parts say of a channel, added up by each block that needs it.
 
 //@ channels()
-/* Calls see(i) for each FEW neighbours that a thread of the block has, from element i on, in a part of a plane of all
- * rows of a group. */
-template <int FEW, int THREADS, typename F>
-GA_DEVICE void ga_each_of_channels(const channel_sizes &s, int plane, int group, int part, F see) {
+/* Calls see(i, fetch(i)) for each FEW neighbours that a thread of the block has, from element i on, in a part of a plane
+ * of all rows of a group. Some are fetched before the first are seen. */
+template <int FEW, int THREADS, typename F, typename G>
+GA_DEVICE void ga_each_of_channels(const channel_sizes &s, int plane, int group, int part, F fetch, G see) {
+    enum { AT_ONCE = 2 };
     const ga_int64 first = (ga_int64)group * s.rows * s.image + plane * (s.row.by * FEW);
     const int from = part * s.share, end = s.runs - from < s.share ? s.runs : from + s.share;
-#pragma unroll 2
-    for (int k = from + threadIdx.x; k < end; k += THREADS)
-        see(first + (ga_int64)(k / s.row) * s.image + k % s.row * FEW);
+#pragma unroll 1
+    for (int begin = from + threadIdx.x; begin < end; begin += AT_ONCE * THREADS) {
+        ga_int64 at[AT_ONCE];
+        decltype(fetch(first)) few[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int k = begin + j * THREADS;
+            at[j] = first + (ga_int64)(k / s.row) * s.image + k % s.row * FEW;
+            if (k < end) few[j] = fetch(at[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (begin + j * THREADS < end) see(at[j], few[j]);
+    }
 }
 
 /* The sums over the warps of a block of what each has in scratch, in their order. */

@@ -1,5 +1,5 @@
 -- embedding: looks up rows of a table by ids. For the gradient the places of the ids are sorted by id; each row of
--- the table gets the sum over its places in ascending order, or 0.
+-- the table gets the sum over its places, in an order that the shapes fix, or 0.
 local graph = require "graph.graph"
 
 local function ids_of(n) return graph.elements(n.size.lead) end

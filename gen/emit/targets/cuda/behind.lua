@@ -57,23 +57,20 @@ function cuda_behind.eights(kernel, all, read)
     return neighbours(kernel, all and EIGHT, "f32", "ga_rounded", "sums[k] = %s;", read and keep)
 end
 
---- How `count` neighbours to.at[k] of another result are computed.
-function cuda_behind.few(kernel, count, dtype)
-    return neighbours(kernel, count, dtype, kernel.half and kernel.half .. "_rounded", "ga_put(to.at[k], %s);")
-end
-
---- The same for those of a row, EACH of a thread, from neighbour `from` on. Neighbours of inputs are read before:
----   kept, early      lines that declare arrays of them and read them; early is false if there are none
-function cuda_behind.of_row(kernel, count, dtype)
+--- How `count` neighbours to.at[k] of another result are computed. Neighbours of inputs are read before:
+---   kept, early      lines that declare places for them and read them; early is false if there are none
+--- form.kept: declares a place by array and name; form.early: reads to it, by name and what is read; form.element: the
+--- text of element k, by name.
+function cuda_behind.early(kernel, count, dtype, form)
     local kept, early = {}, {}
     local list = neighbours(kernel, count, dtype, kernel.half and kernel.half .. "_rounded", "ga_put(to.at[k], %s);",
         function(reads, spelled)
             local name, read, array = (reads[#reads] or ""):match "^const auto ([%w_]+) = (ga_read<FEW>%(([%w_]+) .*);$"
             if not name then return spelled end
             reads[#reads] = nil
-            kept[#kept + 1] = ("decltype(ga_read<FEW>(%s)) %s[EACH / FEW];"):format(array, name)
-            early[#early + 1] = ("%s[from / FEW] = %s;"):format(name, read)
-            return ("%s[from / FEW].at[k]"):format(name)
+            kept[#kept + 1] = form.kept:format(array, name)
+            early[#early + 1] = form.early:format(name, read)
+            return form.element:format(name)
         end)
     if list then list.kept, list.early = behind.block(kept), #early > 0 and behind.block(early) end
     return list

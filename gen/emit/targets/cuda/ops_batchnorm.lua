@@ -14,12 +14,20 @@ local text = require "base.text"
 local LARGEST = 1024            -- threads of a block
 local OCTET = 8                 -- channels of planes that lie by octets (passes/octets.lua)
 
--- Blocks of a device with 132 multiprocessors: of sums over the rows, and of others. Each block of these adds up parts.
-local BLOCKS_OF_SUMS, BLOCKS = 528, 1056
+local PROCESSORS = 132          -- multiprocessors of a device
 
 local LEAST = 4 * launches.THREADS      -- runs of neighbours that threads move in a part of the rows, at least
 
+local BEHIND = { kept = "decltype(ga_read<FEW>(%s)) %s;", early = "of.%s = %s;", element = "of.%s.at[k]" }
+
 local batchnorm = {}
+
+-- Blocks that a multiprocessor has at once: four, by whose registers a thread can keep what it reads of one array.
+local function resident(node)
+    return (node.op == "batchnorm_dx" or node.ins.with_1) and 3 or 4
+end
+
+local function blocks_at_once(node) return resident(node) * PROCESSORS end
 
 -- The planes that a node reads and writes.
 local function planes_of(node)
@@ -49,14 +57,14 @@ end
 -- In how many parts blocks share the rows where nothing is summed.
 local function split_of(node, dtype)
     local blocks, runs = shares(node, few_of(node, dtype))
-    return math.max(1, math.min(BLOCKS // blocks, runs // LEAST))
+    return math.max(1, math.min(blocks_at_once(node) // blocks, runs // LEAST))
 end
 
 --- In how many equal parts of the rows of a group a node sums the values of a channel: enough for many blocks, of
 --- enough values. The shape alone decides.
 function batchnorm.parts(node)
     local blocks, runs = shares(node, wide_of(node))
-    for parts = math.min(BLOCKS_OF_SUMS // blocks, runs // LEAST), 2, -1 do
+    for parts = math.min(blocks_at_once(node) // blocks, runs // LEAST), 2, -1 do
         if runs % parts == 0 and runs // parts % OCTET == 0 then return parts end
     end
     return 1
@@ -73,12 +81,15 @@ function MORE.batchnorm_stats(list, node)
     if node.ins.tiles then list.eps, list.sqrt = nil, nil end
 end
 
-function MORE.batchnorm_sums() end
+-- For planes by octets; by itself NVRTC would spill registers to have more.
+local function at_least(node) return text.block(node.octets and (", %d"):format(resident(node)) or "") end
 
--- at_least: four blocks of a multiprocessor for planes by octets; by itself NVRTC would spill registers to have them.
+function MORE.batchnorm_sums(list, node) list.at_least = at_least(node) end
+
 function MORE.batchnorm(list, node, kernel, dtype, target)
-    list.at_least = text.block(node.octets and ", 4" or "")
-    list.behind, list.out = cuda_behind.few(kernel, list.shape.few, dtype), c_text.type_of(node.outs.y.tensor)
+    list.at_least = at_least(node)
+    list.behind, list.out = cuda_behind.early(kernel, list.shape.few, dtype, BEHIND),
+        c_text.type_of(node.outs.y.tensor)
     list.last = c_text.type_of((behind.result(node)))
     list.eps, list.sqrt = text.number(node.attrs.eps, dtype), target.call("sqrt", dtype)
     list.moves = node.outs.moved_mean ~= nil
@@ -87,6 +98,7 @@ function MORE.batchnorm(list, node, kernel, dtype, target)
 end
 
 function MORE.batchnorm_dx(list, node, kernel)
+    list.at_least = at_least(node)
     list.n = text.block(node.ins.count and "count[0]" or "(real)s.values")
     list.adds, list.out = kernel.flags.y ~= nil, c_text.type_of(node.outs.y.tensor)
     list.store = c_text.store({ node = node, can_add = list.adds }, "to.at[e]", "value")

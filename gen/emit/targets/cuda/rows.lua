@@ -22,6 +22,8 @@ end
 -- for each multiprocessor of a device with 132; rows of a part, at least. Two blocks of six warps leave a thread 170
 -- registers, enough for four arrays of its elements and those that it reads.
 local SUM_WARPS, SUM_THREADS, PARTS, LEAST = 6, 256, 264, 12
+local BEHIND = { kept = "decltype(ga_read<FEW>(%s)) %s[EACH / FEW];", early = "%s[from / FEW] = %s;",
+    element = "%s[from / FEW].at[k]" }
 local AHEAD = 24         -- elements of 16 bits of a thread, of which it has registers for two rows
 
 --- In how many parts the kernel of a gradient of rows sums over the rows; nil where a row takes more threads.
@@ -79,7 +81,7 @@ function rows.arguments_behind(arguments, node, kernel, op, real)
     rows.gradient_arguments(arguments, node, kernel, op, real)
     arguments.sums = sums_of(node, arguments.row.each)
     if arguments.sums then arguments.row.blocks = arguments.row.lanes == WARP and 2 or 1 end
-    arguments.behind = cuda_behind.of_row(kernel, arguments.row.few, real)
+    arguments.behind = cuda_behind.early(kernel, arguments.row.few, real, BEHIND)
     arguments.last = c_text.type_of((behind.result(node)))
 end
 
