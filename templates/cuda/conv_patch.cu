@@ -6,10 +6,15 @@
  * neighbours are in different banks at each tap. */
 enum { GA_SIDE = 3, GA_TAPS = GA_SIDE * GA_SIDE };
 
-/* The places of a tile begin at a whole line. Where the patch has what the first tap reads for the place with this
- * number. */
-GA_DEVICE int conv_patch_place(const conv_sizes &s, const conv_share &share, const conv_patch &patch, int place) {
-    const int image = place / share.places, at = place % share.places;
+/* The place of a row of a tile, or the row of a place: lines of four places are in the order 0, 2, 1, 3 where the
+ * places of eight rows would be in the same banks otherwise. */
+GA_DEVICE int conv_patch_row(const conv_patch &patch, int row) {
+    return patch.swaps ? (row & ~12) | (row & 4) << 1 | (row & 8) >> 1 : row;
+}
+
+/* The places of a tile begin at a whole line. Where the patch has what the first tap reads for the place of a row. */
+GA_DEVICE int conv_patch_place(const conv_sizes &s, const conv_share &share, const conv_patch &patch, int row) {
+    const int place = conv_patch_row(patch, row), image = place / share.places, at = place % share.places;
     return image * patch.plane.by + at / share.w.places * s.read_h * patch.line.by + at % share.w.places;
 }
 
@@ -38,6 +43,17 @@ GA_DEVICE conv_spot conv_spot_of(const conv_sizes &s, const conv_share &share, c
 /* The line of the planes that is the first one of the patch of a tile from place i0 of all images on. */
 GA_DEVICE int conv_patch_first(const conv_sizes &s, const conv_share &share, const conv_patch &patch, int i0) {
     return i0 % share.places / share.w.places * s.read_h + share.h.from + patch.up;
+}
+
+/* Adds the products of TALL x WIDE blocks of 16 x 16, 16 terms each. */
+template <int TALL, int WIDE>
+GA_DEVICE void conv_products_add(float (&sum)[TALL][2 * WIDE][4], const ga_uint32 (&rows)[TALL][4],
+                                 const ga_uint32 (&columns)[WIDE][4]) {
+#pragma unroll
+    for (int u = 0; u < TALL; u++)
+#pragma unroll
+        for (int v = 0; v < 2 * WIDE; v++)
+            ga_multiply(sum[u][v], rows[u], columns[v / 2][v % 2 * 2], columns[v / 2][v % 2 * 2 + 1]);
 }
 
 $(conv_patch_product { type = type })
@@ -95,15 +111,16 @@ GA_DEVICE void conv_patch_product(ga_byte *ring, const $type *x, const $type *we
             for (int v = 0; v < WIDE; v++) ga_matrices(columns[v], b + v * 16 * ROW + tap * 16);
 #pragma unroll
             for (int u = 0; u < TALL; u++) ga_matrices(rows[u], a + at[u]);
-            ga_products_add<TALL, WIDE>(sum, rows, columns);
+            conv_products_add<TALL, WIDE>(sum, rows, columns);
         }
     };
     __syncthreads(); /* all spots are there */
-    conv_ring<2>(ring, stage, s.in_octets / 2, warp >= DOWN * ACROSS / 2, begin, product);
+    conv_ring<2>(ring, stage, s.in_octets / 2, false, begin, product);
     see(sum);
     conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(sum, [&](int row, int column, float (&value)[8]) {
-        const bool there = i0 + row < s.images * share.places.by;
-        store(there, there ? i0 + row : i0, j0 + column, value);
+        const int i = i0 + conv_patch_row(patch, row);
+        const bool there = i < s.images * share.places.by;
+        store(there, there ? i : i0, j0 + column, value);
     });
 }
 
@@ -139,7 +156,7 @@ GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *d
         for (int n = lane; n < PLACES; n += GA_LANES) {
             const int p = p0 + n, octet = (o0 + warp) * share.places.by + p % share.places;
             const bool there = p < to;
-            ga_copy_begin(place + 16 * (OCTETS * patch.places + warp * PLACES + n),
+            ga_copy_begin(place + 16 * (OCTETS * patch.places + warp * PLACES + conv_patch_row(patch, n)),
                           there ? dy + ((ga_int64)(p / share.places) * s.outputs + octet) * GA_OCTET : dy,
                           there ? 16 : 0);
         }
@@ -161,7 +178,7 @@ GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *d
             for (int tap = 0; tap < GA_TAPS; tap++) {
                 ga_uint32 rows[1][4];
                 ga_matrices_turned(rows[0], slice + at[k] + 16 * conv_patch_tap(patch, tap));
-                ga_products_add<1, 2>(sum[tap], rows, columns);
+                conv_products_add<1, 2>(sum[tap], rows, columns);
             }
         }
     };

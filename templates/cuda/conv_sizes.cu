@@ -32,6 +32,7 @@ typedef struct conv_sizes {
 typedef struct conv_patch {
     ga_divisor plane, line, section;  // places of an image, of a line and of a section
     int places;                       // of all images
+    int swaps;                        // whether rows of a tile have lines of four places in another order
     int up, left;                     // how far from where the first tap reads the patch begins
     int down[3], right[3];            // how far the taps of a column, and of a row, read behind a place
 } conv_patch;

@@ -75,8 +75,8 @@ $(conv_gradient { type = type })
 
 //@ conv_ring()
 /* Slices go round in a ring of STAGES places of `stage` bytes: begin(slice, place) begins to fill a place,
- * product(place) adds the products of a slice. Warps that are `late` begin behind their products, so that others
- * multiply while they do. */
+ * product(place) adds the products of a slice. Of three stages or more, warps that are `late` begin behind their
+ * products, so that others multiply while they do. */
 template <int STAGES, typename BEGIN, typename PRODUCT>
 GA_DEVICE void conv_ring(ga_byte *ring, int stage, int slices, bool late, BEGIN begin, PRODUCT product) {
     auto place_of = [&](int slice) { return ring + slice % STAGES * stage; };

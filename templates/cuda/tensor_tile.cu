@@ -18,17 +18,6 @@ template <bool TURNED> GA_DEVICE void ga_columns16(ga_uint32 (&b)[4], const ga_b
         ga_matrices(b, slice + ga_chunk<false>(j + lane / 16 * 8 + lane % 8, k / 8 + lane / 8 % 2));
 }
 
-/* Adds the products of TALL x WIDE blocks of 16 x 16, 16 terms each. */
-template <int TALL, int WIDE>
-GA_DEVICE void ga_products_add(float (&sum)[TALL][2 * WIDE][4], const ga_uint32 (&rows)[TALL][4],
-                               const ga_uint32 (&columns)[WIDE][4]) {
-#pragma unroll
-    for (int u = 0; u < TALL; u++)
-#pragma unroll
-        for (int v = 0; v < 2 * WIDE; v++)
-            ga_multiply(sum[u][v], rows[u], columns[v / 2][v % 2 * 2], columns[v / 2][v % 2 * 2 + 1]);
-}
-
 /* Adds the products of a slice to the sums of a warp: TALL x WIDE blocks of 16 x 16 from (wi, wj) of the tile on. */
 template <int TALL, int WIDE, bool A_TURNED, bool B_TURNED>
 GA_DEVICE void ga_slice_product(float (&sum)[TALL][2 * WIDE][4], const ga_byte *a, const ga_byte *b, int wi, int wj,
@@ -40,6 +29,10 @@ GA_DEVICE void ga_slice_product(float (&sum)[TALL][2 * WIDE][4], const ga_byte *
         for (int u = 0; u < TALL; u++) ga_rows16<A_TURNED>(x[u], a, wi + u * 16, k, lane);
 #pragma unroll
         for (int v = 0; v < WIDE; v++) ga_columns16<B_TURNED>(y[v], b, wj + v * 16, k, lane);
-        ga_products_add<TALL, WIDE>(sum, x, y);
+#pragma unroll
+        for (int u = 0; u < TALL; u++)
+#pragma unroll
+            for (int v = 0; v < 2 * WIDE; v++)
+                ga_multiply(sum[u][v], x[u], y[v / 2][v % 2 * 2], y[v / 2][v % 2 * 2 + 1]);
     }
 }

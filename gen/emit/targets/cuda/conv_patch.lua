@@ -28,7 +28,7 @@ local function extent_of(g, axis, places)
 end
 
 -- The patch of `count` places of a result, which are whole lines or whole images; nil: there is none.
---   plane, line, section, places, up, left, down, right    as in conv_sizes.cu
+--   plane, line, section, places, swaps, up, left, down, right    as in conv_sizes.cu
 local function patch_of(g, count)
     local part, image = g.parts[1], g.rows * g.columns
     if #g.parts > 1 or part.h.taps ~= SIDE or part.w.taps ~= SIDE then return nil end
@@ -42,8 +42,10 @@ local function patch_of(g, count)
         down[tap + 1] = (tap * g.tap_step[1] - up) * line
         right[tap + 1] = columns % g.read_step[2] * section + columns // g.read_step[2]
     end
-    return { plane = height * line, line = line, section = section, up = up, left = left, down = down, right = right,
-        places = height * line * ceil(count, image) }
+    local apart = g.read_step[1] * line             -- banks, of which there are 8 of 16 bytes, between lines of places
+    local swaps = g.columns == 4 and g.rows % 4 == 0 and apart % 8 ~= 4 and 2 * apart % 8 == 4
+    return { swaps = swaps and 1 or 0, plane = height * line, line = line, section = section, up = up, left = left,
+        down = down, right = right, places = height * line * ceil(count, image) }
 end
 
 -- A tile with the patch of so many places and the bytes that are `shared`, if that is not too much.
@@ -88,7 +90,7 @@ function conv_patch.sizes(patch, divisor)
     return { "conv_patch patch", {
         (".plane = %s, .line = %s"):format(divisor(patch.plane), divisor(patch.line)),
         (".section = %s, .places = %d"):format(divisor(patch.section), patch.places),
-        (".up = %d, .left = %d"):format(patch.up, patch.left),
+        (".swaps = %d, .up = %d, .left = %d"):format(patch.swaps, patch.up, patch.left),
         (".down = {%s}, .right = {%s}"):format(table.concat(patch.down, ", "), table.concat(patch.right, ", ")) } }
 end
 

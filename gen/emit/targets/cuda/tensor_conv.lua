@@ -176,7 +176,8 @@ function tensor_conv.product(node, kernel, g)
     return { tile = ordered.copy(tile, how),
         x = { name = text.ident(node.ins.x and "x" or "dy"), type = text.ident(kernel.half) },
         y = { add = kernel.can_add or false, bias = node.ins.bias ~= nil },
-        behind = behind.eights(kernel, true, "conv_read_ahead<FEW>(there, weight, "), moments = node.outs.moments ~= nil, shares = #g.parts }
+        behind = behind.eights(kernel, true, "conv_read_ahead<FEW>(there, weight, "),
+        moments = node.outs.moments ~= nil, shares = #g.parts }
 end
 
 -- The tile of the gradient of a weight, and the number of its tiles; g: op.gather's table.
