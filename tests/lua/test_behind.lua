@@ -198,7 +198,7 @@ add("convolutions and batchnorm have what stands behind them in their kernels", 
     local function kernel(name) return devices.kernel_of(p, name) end
     t.contains(kernel "conv2d_tanh", "ga_put8<true>(y + first, sums, 8);")
     t.contains(kernel "conv2d_gelu", "ga_put8<true>(behind + first, sums, 8);")
-    t.contains(kernel "conv2d_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
+    t.contains(kernel "conv2d_dx_tanh_dx", "of_with_1 = conv_read_ahead<FEW>(there, weight,")
     t.contains(kernel "batchnorm_relu", "ga_write(y + first, to);")
     t.contains(kernel "batchnorm_gelu_add", "ga_write(behind + first, to);")
 end)
