@@ -38,7 +38,7 @@ uint64_t ga_draw_key(uint64_t seed, uint64_t stream, uint64_t iteration, uint64_
 uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
 /* Fill `count` elements of data (GA_F32 or GA_F64) as a function of (seed, name, element), computed in
- * double and then rounded to the type.
+ * double and then rounded to the type; large arrays by up to 16 threads, which end with the call.
  *   uniform: low + (high - low) * U(element)
  *   normal:  sd * sqrt(-2 ln(1 - U(2 element))) * cos(2 pi U(2 element + 1))
  * with U(k) = ga_uniform(ga_rng(seed, ga_rng_stream(name), k)). */

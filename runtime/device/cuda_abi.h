@@ -33,11 +33,25 @@ enum {
     CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
     CU_TENSOR_MAP_SWIZZLE_128B = 3,
     CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3,
-    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 };
 typedef unsigned CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
     CUtensorMapFloatOOBfill; /* enums of the driver */
 typedef struct CUtensorMap_st CUtensorMap;
+
+/* A launch with attributes, each of 64 bytes of which ours has one number. */
+typedef struct CUlaunchAttribute_st {
+    unsigned id;
+    _Alignas(8) int value;
+    char rest[60];
+} CUlaunchAttribute;
+typedef struct CUlaunchConfig_st {
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned numAttrs;
+} CUlaunchConfig;
 
 #define GA_CUDA_FUNCTIONS(X) \
     X(CUresult, cuInit, (unsigned)) \
@@ -88,6 +102,7 @@ typedef struct CUtensorMap_st CUtensorMap;
 
 /* Functions that not all drivers have. */
 #define GA_CUDA_OPTIONAL(X) \
+    X(CUresult, cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **)) \
     X(CUresult, cuTensorMapEncodeTiled, (CUtensorMap *, CUtensorMapDataType, unsigned, void *, const uint64_t *, \
                                          const uint64_t *, const unsigned *, const unsigned *, CUtensorMapInterleave, \
                                          CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill))

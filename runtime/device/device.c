@@ -119,21 +119,31 @@ static int read_facts(ga_device *d, ga_err *e) {
     return 0;
 }
 
+static void find_optional(ga_device *d) {
+    void *boxes = dlsym(d->cuda_library, "cuTensorMapEncodeTiled");
+    void *launch = dlsym(d->cuda_library, "cuLaunchKernelEx");
+    memcpy(&d->cuda.cuTensorMapEncodeTiled, &boxes, sizeof boxes);
+    memcpy(&d->cuda.cuLaunchKernelEx, &launch, sizeof launch);
+}
+
 static int open_device(ga_device *d, int ordinal, ga_err *e) {
     static const char *const sonames[] = {"libcuda.so.1", NULL};
     static const char *const symbols[] = {GA_CUDA_FUNCTIONS(GA_SYMBOL_NAME)};
     GA_TRY(ga_library_open(&d->cuda_library, sonames, symbols,
                            (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->cuda,
                            "install NVIDIA's driver, or generate with --target c", e));
-    void *optional = dlsym(d->cuda_library, "cuTensorMapEncodeTiled");
-    memcpy(&d->cuda.cuTensorMapEncodeTiled, &optional, sizeof optional);
+    find_optional(d);
     setenv("CUDA_MODULE_LOADING", "EAGER", 0); /* before 12.3 a capture cannot load what is used first inside it */
     CHECK("starting the driver", cuInit(0));
     GA_TRY(choose_ordinal(d, ordinal, e));
     CHECK("finding it", cuDeviceGet(&d->device, d->facts.ordinal));
     CHECK("opening its context", cuDevicePrimaryCtxRetain(&d->context, d->device));
     CHECK("using its context", cuCtxSetCurrent(d->context));
-    return read_facts(d, e);
+    GA_TRY(read_facts(d, e));
+    const char *dependent = getenv("GAGEN_DEPENDENT");
+    d->dependent = d->facts.arch >= 90 && d->facts.driver_version >= 12030 && d->cuda.cuLaunchKernelEx &&
+                   (!dependent || strcmp(dependent, "0") != 0);
+    return 0;
 }
 
 int ga_device_open(ga_device **out, int ordinal, ga_err *e) {
@@ -276,21 +286,25 @@ int ga_device_download_rows(ga_device *d, void *to, ga_address from, size_t rows
 
 int ga_device_send(ga_device *d, ga_cuda_stream s, ga_address to, const void *from, size_t n,
                    ga_err *e) {
+    d->behind = NULL;
     if (n > 0) CHECK("sending to the device", cuMemcpyHtoDAsync_v2(to, from, n, s));
     return 0;
 }
 
 int ga_device_fetch(ga_device *d, ga_cuda_stream s, void *to, ga_address from, size_t n, ga_err *e) {
+    d->behind = NULL;
     if (n > 0) CHECK("fetching from the device", cuMemcpyDtoHAsync_v2(to, from, n, s));
     return 0;
 }
 
 int ga_device_copy(ga_device *d, ga_cuda_stream s, ga_address to, ga_address from, size_t n, ga_err *e) {
+    d->behind = NULL;
     if (n > 0) CHECK("copying on the device", cuMemcpyDtoDAsync_v2(to, from, n, s));
     return 0;
 }
 
 int ga_device_fill(ga_device *d, ga_cuda_stream s, ga_address to, uint8_t value, size_t n, ga_err *e) {
+    d->behind = NULL;
     if (n > 0) CHECK("filling device memory", cuMemsetD8Async(to, value, n, s));
     return 0;
 }
@@ -301,11 +315,19 @@ static unsigned at_least_one(unsigned n) {
 
 int ga_device_launch(ga_device *d, ga_cuda_stream s, ga_kernel k, const ga_launch_shape *shape,
                      void **args, ga_err *e) {
-    const unsigned *b = shape->blocks, *t = shape->threads;
-    CHECK("launching a kernel",
-          cuLaunchKernel(k, at_least_one(b[0]), at_least_one(b[1]), at_least_one(b[2]),
-                         at_least_one(t[0]), at_least_one(t[1]), at_least_one(t[2]),
-                         shape->shared_bytes, s, args, NULL));
+    const unsigned b[3] = {at_least_one(shape->blocks[0]), at_least_one(shape->blocks[1]),
+                           at_least_one(shape->blocks[2])};
+    const unsigned t[3] = {at_least_one(shape->threads[0]), at_least_one(shape->threads[1]),
+                           at_least_one(shape->threads[2])};
+    if (d->dependent && shape->dependent && d->behind == s) {
+        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value = 1};
+        const CUlaunchConfig launch = {b[0], b[1], b[2], t[0], t[1], t[2], shape->shared_bytes, s, &early, 1};
+        CHECK("launching a kernel", cuLaunchKernelEx(&launch, k, args, NULL));
+    } else {
+        CHECK("launching a kernel",
+              cuLaunchKernel(k, b[0], b[1], b[2], t[0], t[1], t[2], shape->shared_bytes, s, args, NULL));
+    }
+    d->behind = s;
     if (d->capturing)
         d->captured.kernels++;
     else
@@ -324,11 +346,13 @@ void ga_device_count_collective(ga_device *d, size_t bytes) {
 }
 
 int ga_device_record(ga_device *d, ga_event ev, ga_cuda_stream s, ga_err *e) {
+    d->behind = NULL;
     CHECK("recording an event", cuEventRecord(ev, s));
     return 0;
 }
 
 int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e) {
+    d->behind = NULL;
     CHECK("making a stream wait", cuStreamWaitEvent(s, ev, 0));
     return 0;
 }
@@ -368,6 +392,7 @@ int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e) {
 }
 
 int ga_device_capture_begin(ga_device *d, ga_cuda_stream s, ga_err *e) {
+    d->behind = NULL;
     if (d->capturing) return ga_fail(e, GA_BUG, "capture begun inside a capture");
     CHECK("beginning a capture", cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     d->capturing = true;
@@ -376,6 +401,7 @@ int ga_device_capture_begin(ga_device *d, ga_cuda_stream s, ga_err *e) {
 }
 
 int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err *e) {
+    d->behind = NULL;
     CUgraph graph = NULL;
     *out = NULL;
     d->capturing = false;
@@ -398,6 +424,7 @@ int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err
 }
 
 int ga_device_graph_launch(ga_device *d, ga_graph *g, ga_cuda_stream s, ga_err *e) {
+    d->behind = NULL;
     CHECK("launching a graph", cuGraphLaunch(g->exec, s));
     d->counters.graph_launches++;
     d->counters.graph_kernels += g->holds.kernels;

@@ -49,6 +49,7 @@ typedef struct {
 typedef struct {
     unsigned blocks[3], threads[3]; /* 0 counts as 1 */
     unsigned shared_bytes; /* dynamic shared memory, 48 KiB without ga_device_allow_shared */
+    bool dependent; /* the kernel waits by itself: behind another one it may be started before that one has ended */
 } ga_launch_shape;
 
 /* Opens the driver, device `ordinal` and its primary context. ordinal -1: the rank's number on its host, as the
@@ -96,7 +97,9 @@ int ga_device_fetch(ga_device *d, ga_cuda_stream s, void *to, ga_address from, s
 int ga_device_copy(ga_device *d, ga_cuda_stream s, ga_address to, ga_address from, size_t n, ga_err *e);
 int ga_device_fill(ga_device *d, ga_cuda_stream s, ga_address to, uint8_t value, size_t n, ga_err *e);
 
-/* args[i] points to the i-th argument of the kernel; copied before the call returns. */
+/* args[i] points to the i-th argument of the kernel; copied before the call returns. A dependent kernel behind another
+ * one, with nothing else between them in its stream, is launched programmatically from sm_90 and a driver for CUDA 12.3
+ * on, unless GAGEN_DEPENDENT is 0. */
 int ga_device_launch(ga_device *d, ga_cuda_stream s, ga_kernel k, const ga_launch_shape *shape,
                      void **args, ga_err *e);
 /* An event marks the work in its stream when it is recorded. wait: stream s waits for the event;

@@ -37,6 +37,7 @@ struct ga_nccl {
 };
 
 static int check(const ga_nccl *c, ncclResult_t r, const char *what, ga_err *e) {
+    c->device->behind = NULL; /* a collective stands behind the kernels of its stream */
     if (r == 0) return GA_OK;
     return ga_fail(e, GA_ENVIRONMENT, "rank %d: NCCL failed in %s: %s (%d)", c->groups[0].rank, what,
                    c->nccl.ncclGetErrorString(r), r);

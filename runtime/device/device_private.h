@@ -37,6 +37,8 @@ struct ga_device {
     CUdevice device;
     CUcontext context;
     bool capturing;
+    bool dependent;      /* kernels may begin beside the end of the one before them */
+    CUstream behind;     /* the stream that had a kernel last, and nothing else since; NULL: none */
     ga_tally captured;
     ga_device_facts facts;
     ga_device_counters counters;

@@ -13,7 +13,7 @@ enum { OWN = 1 + GA_TWIN_OPERANDS, TIMES = 3 };
 
 static int launch_own(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
     const ga_twin *w = &t->list[i];
-    const ga_launch_shape shape = {{w->blocks}, {w->threads}, w->shared};
+    const ga_launch_shape shape = {{w->blocks}, {w->threads}, w->shared, true};
     return ga_device_launch(t->device, s, t->kernels[w->kernel], &shape, args, e);
 }
 
@@ -28,10 +28,10 @@ static int describe(const ga_twins *t, ga_boxes *out, const ga_twin *w, const ga
 static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_err *e) {
     const ga_twin *w = &t->list[i];
     const ga_launch_shape shapes[GA_TWIN_KERNELS] = {
-        {{w->own_blocks}, {384}, w->own_shared},
-        {{w->tiles}, {256}, 0},
-        {{w->sums}, {256}, 0},
-        {{w->totals}, {256}, 0}};
+        {{w->own_blocks}, {384}, w->own_shared, true},
+        {{w->tiles}, {256}, 0, true},
+        {{w->sums}, {256}, 0, true},
+        {{w->totals}, {256}, 0, true}};
     ga_boxes boxes[GA_TWIN_OPERANDS];
     ga_address parts = t->parts;
     void *all[GA_TWIN_PARAMETERS + OWN];
@@ -101,7 +101,7 @@ static size_t place(trial *x, const ga_twin *w) {
     return bytes;
 }
 
-static const ga_launch_shape WIDE = {{1024}, {256}, 0};
+static const ga_launch_shape WIDE = {{1024}, {256}, 0, false};
 
 static int make(const ga_twins *t, const tools *u, const trial *x, int i, ga_err *e) {
     const ga_twin *w = &t->list[i];

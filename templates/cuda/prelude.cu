@@ -22,6 +22,15 @@ static_assert(sizeof(ga_micro) == 48, "ga_micro: as the host has it");
 #define GA_LANES 32
 #define GA_ALL_LANES 0xffffffffu
 
+// The first line of each kernel. From sm_90 on the host may launch a kernel before the one in front of it has ended: what
+// that one has written is there behind this line. The next kernel may be launched from here on, and waits in its turn.
+GA_DEVICE void ga_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 GA_DEVICE float ga_infinity(float) {
     return __int_as_float(0x7f800000);
 }

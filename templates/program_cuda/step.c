@@ -36,7 +36,8 @@ static queue queue_of(model *m, ga_err *e) {
 //% if sharing then
 /* Blocks with `bytes` of dynamic shared memory each. */
 static void launch_sharing(queue *q, int kernel, unsigned blocks, unsigned threads, unsigned bytes, void **args) {
-    const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}, .shared_bytes = bytes};
+    const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}, .shared_bytes = bytes,
+                                   .dependent = true};
     if (q->code == 0)
         q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
 }
@@ -46,7 +47,7 @@ static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void
 }
 //% else
 static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void **args) {
-    const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}};
+    const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}, .dependent = true};
     if (q->code == 0)
         q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
 }

@@ -297,6 +297,7 @@ template <Kind kind> NEVER_INLINE void check_elsewhere(uintptr_t address, size_t
         fail_access("cluster", "a __shared__ array, which is one for all blocks of a cluster here,", counter);
     if (offset < fixed_area.bytes)
         return check_cells<false, kind>(fixed_area, offset, bytes, running_now, counter);
+    if (is_early) refuse_early();
     if (Area *g = allocated_area(address, bytes))
         return check_cells<true, kind>(*g, address - g->begin, bytes, running_now, counter);
     if (address < s.module->begin || address >= s.module->end)  // a table or a variable of the module
@@ -307,6 +308,7 @@ template <Kind kind> NEVER_INLINE void check_elsewhere(uintptr_t address, size_t
 template <bool global, Kind kind, unsigned log>
 ALWAYS_INLINE void check_aligned(const Area &area, size_t offset, const void *counter) {
     constexpr size_t bytes = 1u << log;
+    if (global && is_early) refuse_early();
     Mark *write = &area.writes[offset / 4], *read = &area.reads[offset / 4];
     if (bytes >= 4 && offset % 4 == 0)
         for (size_t i = 0; i < bytes / 4; i++)

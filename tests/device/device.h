@@ -131,6 +131,7 @@ struct Launch {
     unsigned grid[3], block[3];
     size_t dynamic_bytes;
     void **arguments;
+    bool dependent;  // it may begin before the kernel in front of it has ended
 };
 void run_launch(const Launch &launch);
 [[noreturn]] void
@@ -164,6 +165,8 @@ inline bool in_order(uint64_t before, uint64_t when) {  // two accesses of one b
            (!(other & WARP) && (before & WARP_BARRIER) < (when & WARP_BARRIER));
 }
 extern DEV_OWN Now running_now;
+extern DEV_OWN bool is_early;  // the running thread may be beside the kernel in front of its own
+void refuse_early();           // it touches global memory
 constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
 constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
 extern DEV_OWN uintptr_t stacks_begin;

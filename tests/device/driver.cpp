@@ -333,9 +333,9 @@ struct Arguments {  // copied at the launch, as by the driver; each at a multipl
     std::vector<void *> pointers;
 };
 
-ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+static int launch(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                          unsigned by, unsigned bz, unsigned dynamic, CUstream_st *stream,
-                         void **arguments, void **extra) {
+                         void **arguments, void **extra, bool dependent) {
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     if (!f || extra || (f->kernel->argument_count && !arguments)) return INVALID_VALUE;
     if (int code = check_launch(f, grid, block, dynamic)) return code;
@@ -347,8 +347,37 @@ ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, uns
     }
     for (auto &v : a->values) a->pointers.push_back(v.data());
     return submit(stream, std::string("kernel ") + f->kernel->name, [=] {
-        run_launch({f, {gx, gy, gz}, {bx, by, bz}, dynamic, a->pointers.data()});
+        run_launch({f, {gx, gy, gz}, {bx, by, bz}, dynamic, a->pointers.data(), dependent});
     });
+}
+
+ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                         unsigned dynamic, CUstream_st *stream, void **arguments, void **extra) {
+    return launch(f, gx, gy, gz, bx, by, bz, dynamic, stream, arguments, extra, false);
+}
+
+struct Attribute {
+    unsigned id;
+    alignas(8) int value;
+    char rest[60];
+};
+struct LaunchConfig {
+    unsigned grid[3], block[3], dynamic;
+    CUstream_st *stream;
+    const Attribute *attributes;
+    unsigned count;
+};
+
+// The one attribute is that of a launch beside the end of the kernel in front of it, which nothing else may be.
+ENTRY int cuLaunchKernelEx(const LaunchConfig *c, Function *f, void **arguments, void **extra) {
+    const bool dependent = c->count == 1 && c->attributes->id == 6 && c->attributes->value == 1;
+    if (c->count > 1 || (c->count == 1 && !dependent) || (dependent && switches.arch < 90)) return INVALID_VALUE;
+    if (dependent && !is_behind_kernel(c->stream)) {
+        report("dependent", "kernel %s: what stands in front of it is not one kernel alone", f->kernel->name);
+        return INVALID_VALUE;
+    }
+    return launch(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->dynamic, c->stream,
+                  arguments, extra, dependent);
 }
 
 // ---- streams, events, graphs

@@ -16,6 +16,7 @@ dev_block dev_current_block;
 namespace device {
 
 Now running_now;
+bool is_early;
 uintptr_t stacks_begin;
 
 namespace {
@@ -36,6 +37,7 @@ struct Fiber : dev_thread {
     int vote;
     unsigned block;
     bool arrived;  // at the barrier of its cluster
+    bool early;    // it has not waited for the kernel in front
 };
 
 constexpr uint64_t STACK_MARK = 0x5ca1ab1e0ddba11ull;
@@ -85,6 +87,7 @@ void set_now(const Fiber *f) {
         enter_block(f->block);
         dev_current_block.index = x.blocks[f->block].index;
     }
+    is_early = f->early;
     running_now.when = (uint64_t)x.blocks[f->block].barrier << Now::BARRIER |
                        (uint64_t)x.warp_barrier[f->warp] << Now::WARP_BARRIER | f->linear << Now::THREAD;
 }
@@ -138,6 +141,8 @@ void open_cluster_barrier() {
 
 void thread_main() {
     x.launch->function->kernel->call(x.launch->arguments);
+    if (is_early && !x.abandoned)
+        report("dependent", "a thread never waits for the kernel in front%s", where().c_str());
     finish_copies();
     finish_groups();
     running()->state = State::finished;
@@ -161,6 +166,7 @@ void start_threads() {
         Fiber *f = &x.fibers[i];
         f->state = State::ready;
         f->arrived = false;
+        f->early = x.launch->dependent;
         // Staggered: tops that are a power of two apart would compete for the same cache lines.
         f->stack_pointer =
             fiber_start(stack_bottom(i) + STACK_BYTES - 64 - (i & 15) * 128, thread_main);
@@ -381,6 +387,15 @@ int dev_barrier(int vote, int predicate, int site, int line) {
     open_barrier(own_block());
     switch_to_next(&f->stack_pointer);
     return f->vote;
+}
+
+void dev_wait_for_kernel(void) {
+    running()->early = is_early = false;
+}
+
+void device::refuse_early() {
+    report("dependent", "global memory before the wait for the kernel in front%s", where().c_str());
+    abandon_launch();
 }
 
 void dev_cluster_arrive(void) {

@@ -55,6 +55,7 @@ void *dev_dynamic_shared(void);
 void dev_atomic(void *address, unsigned bytes);  // announces an atomic access
 void dev_global(const void *at);  // an instruction for global memory reaches this place
 void dev_bad_lane(int lane, unsigned mask);
+void dev_wait_for_kernel(void);  // the one in front of this one has ended
 // The barrier of a cluster, and what a thread does in the shared memory of other blocks of it (cluster.cpp).
 void dev_cluster_arrive(void);
 void dev_cluster_wait(void);

@@ -155,6 +155,7 @@ bool add_architecture(const std::string &name, std::vector<std::string> &words) 
     if (from == std::string::npos) return false;
     char *end;
     const long number = strtol(name.c_str() + from, &end, 10);
+    words.push_back("-D__CUDA_ARCH__=" + std::to_string(10 * number));
     if (*end == 0) return true;
     words.push_back("-D__CUDA_ARCH_FEAT_SM" + std::to_string(number) + "_ALL");
     return !strcmp(end, "a") && number >= 90 && from == 3;

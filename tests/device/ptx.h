@@ -5,6 +5,10 @@
 // Addresses in shared memory are offsets in the dynamic part.
 static inline size_t __cvta_generic_to_shared(const void *p) { return dev_shared_address(p); }
 
+// -- sm_90: kernels that begin before the one in front of them has ended
+static inline void ptx_griddepcontrol_wait() { dev_wait_for_kernel(); }
+static inline void ptx_griddepcontrol_launch_dependents() {}
+
 // -- copies to shared memory that go on beside the thread (tensor.cpp)
 static inline void ptx_cp_async_cg_shared_global(unsigned to, const void *from, int bytes, int there) {
     dev_copy_async(to, from, bytes, there);

@@ -164,6 +164,14 @@ bool is_stream(const CUstream_st *stream) {
     return all().streams.count((CUstream_st *)stream) != 0;
 }
 
+bool is_behind_kernel(const CUstream_st *stream) {
+    if (!is_stream(stream)) return false;
+    const bool captures = stream->capture != nullptr;
+    if (captures ? stream->last_nodes.size() != 1 : !stream->last) return false;
+    const std::string &what = captures ? stream->capture->nodes[(size_t)stream->last_nodes[0]].what : stream->last->what;
+    return what.rfind("kernel ", 0) == 0;
+}
+
 int refuse_in_capture() {
     if (all().capture) all().capture->broken = true;
     return all().capture ? CAPTURE_UNSUPPORTED : failed() ? LAUNCH_FAILED : SUCCESS;

@@ -52,6 +52,7 @@ int graph_instantiate(CUgraphExec_st **out, const CUgraph_st *graph);
 int graph_launch(CUgraphExec_st *exec, CUstream_st *stream);
 int graph_exec_destroy(CUgraphExec_st *exec);
 bool is_stream(const CUstream_st *stream);
+bool is_behind_kernel(const CUstream_st *stream);  // the next operation waits for a kernel, and for nothing else
 // Runs at once on behalf of the host, such as a copy that the host waits for.
 void run_as_host(const char *what, const std::function<void()> &run);
 // The error that the next call returns, during a capture or after a failed kernel, or 0.

@@ -74,6 +74,21 @@ add("blocks of a cluster have the shared memory of their launch alone; clusters 
     t.match(in_clusters("reverse", 1, 3, "GAGEN_DEVICE_ARCH=80"), "in clusters of 1 cannot be")
 end)
 
+add("kernels that begin beside the end of the one in front wait for it", function(t)
+    local folder = t.temp()
+    local function added(pattern, status, ...)
+        local text = host.read(t.root .. "/" .. t.build .. "/device/kernels.cu")
+        t.write(folder .. "/kernels.cu", (text:gsub(pattern, "%1\n    ga_begin();")))
+        return probe(t, "add", { "PROBE_DEPENDENT=1", "GAGEN_KERNELS=" .. folder, ... }, status).err
+    end
+    local EACH, NONE = "(\nGA_KERNEL%b()[^{;]*{)", "(no kernel)"
+    added(EACH, 0, "GAGEN_DEVICE_CHECK=1")
+    added(NONE, 0, "GAGEN_DEVICE_CHECK=1", "GAGEN_DEPENDENT=0")
+    added(NONE, 0, "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_ARCH=80")
+    t.contains(added(NONE, 3, "GAGEN_DEVICE_CHECK=1"), "device: dependent: global memory before the wait")
+    t.contains(added(NONE, 3), "device: dependent: a thread never waits")
+end)
+
 add("NVRTC is that of the driver's CUDA or an older one", function(t)
     probe(t, "add", { "GAGEN_DEVICE_DRIVER=12080" })
     probe(t, "add", { "GAGEN_DEVICE_DRIVER=13000" })

@@ -12,7 +12,7 @@
     X(CUresult) X(CUdevice) X(CUdeviceptr) X(CUcontext) X(CUmodule) X(CUfunction) X(CUstream) \
     X(CUevent) X(CUgraph) X(CUgraphExec) X(nvrtcResult) X(nvrtcProgram) X(ncclResult_t) \
     X(ncclComm_t) X(ncclUniqueId) X(CUtensorMapDataType) X(CUtensorMapInterleave) X(CUtensorMapSwizzle) \
-    X(CUtensorMapL2promotion) X(CUtensorMapFloatOOBfill)
+    X(CUtensorMapL2promotion) X(CUtensorMapFloatOOBfill) X(CUlaunchAttribute) X(CUlaunchConfig)
 #define GA_VALUES(X) \
     X(CUDA_SUCCESS) X(CUDA_ERROR_OUT_OF_MEMORY) X(CUDA_ERROR_NOT_READY) X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) \
@@ -21,7 +21,8 @@
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) X(CU_STREAM_NON_BLOCKING) \
     X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) X(CU_EVENT_DEFAULT) X(CU_TENSOR_MAP_DATA_TYPE_FLOAT16) \
     X(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) X(CU_TENSOR_MAP_INTERLEAVE_NONE) X(CU_TENSOR_MAP_SWIZZLE_128B) \
-    X(CU_TENSOR_MAP_L2_PROMOTION_L2_256B) X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) X(NVRTC_SUCCESS) \
+    X(CU_TENSOR_MAP_L2_PROMOTION_L2_256B) X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) \
+    X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) X(NVRTC_SUCCESS) \
     X(NVRTC_ERROR_COMPILATION) X(ncclInt64) X(ncclFloat16) X(ncclFloat32) X(ncclFloat64) \
     X(ncclBfloat16) X(ncclSum) X(ncclMax) X(ncclMin)
 
@@ -50,6 +51,11 @@
 #define CU_TENSOR_MAP_L2_PROMOTION_L2_256B ga_CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 #define CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ga_CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 #define CUtensorMap_st ga_CUtensorMap_st
+#define CUlaunchAttribute ga_CUlaunchAttribute
+#define CUlaunchAttribute_st ga_CUlaunchAttribute_st
+#define CUlaunchConfig ga_CUlaunchConfig
+#define CUlaunchConfig_st ga_CUlaunchConfig_st
+#define CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ga_CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 #define ncclResult_t ga_ncclResult_t
 #define ncclComm_t ga_ncclComm_t
 #define ncclUniqueId ga_ncclUniqueId
@@ -103,6 +109,11 @@
 #undef CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 #undef CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 #undef CUtensorMap_st
+#undef CUlaunchAttribute
+#undef CUlaunchAttribute_st
+#undef CUlaunchConfig
+#undef CUlaunchConfig_st
+#undef CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 #undef ncclResult_t
 #undef ncclComm_t
 #undef ncclUniqueId

@@ -170,6 +170,11 @@ local function constants(g, config)
     return table.concat(list, "\n") .. "\n"
 end
 
+-- Kernels with the line that waits for the one in front of them.
+local function begun(kernels)
+    return (kernels:gsub("(\nGA_KERNEL%b()[^{;]*{)", "%1\n    ga_begin();"))
+end
+
 local function kernels_text(g, config, context, kernels, sweeps, header)
     local fields, bytes = cuda_step.block(g, config, sweeps)
     local half, of_half = gradients.half(g), context.template "cuda/half.cu"
@@ -183,7 +188,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     }
     for _, kernel in ipairs(cuda_step.distinct(kernels)) do out[#out + 1] = kernel.text end
     if #hopper.of(kernels) > 0 then out[#out + 1] = hopper.text(kernels, context) end
-    return table.concat(out, "\n")
+    return begun(table.concat(out, "\n"))
 end
 
 --- The kernels that functions of launch.c launch, in their order: those with sizes share one.
