@@ -149,8 +149,10 @@ template <typename BESIDE> struct ga_strip_reads {
 /* Eight neighbours in shared memory and, unless it is null, their bias. */
 GA_DEVICE void ga_strip_eight(float (&value)[8], const float *at, const float *bias) {
     const auto eight = ga_read<8>(at);
+    ga_few<float, 8> more = {};
+    if (bias) more = ga_read<8>(bias);
 #pragma unroll
-    for (int e = 0; e < 8; e++) value[e] = bias ? eight.at[e] + bias[e] : eight.at[e];
+    for (int e = 0; e < 8; e++) value[e] = bias ? eight.at[e] + more.at[e] : eight.at[e];
 }
 
 /* Calls put(i, j, value, beside) for each eight neighbours of strip n of the sums of a warp, whose lane begins with
@@ -252,9 +254,7 @@ GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLU
         ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(
             sum, ring, full, empty, warp / 4, n, p.count,
             [&]() { more = run.begin(next, next_i0, next_j0, cluster, k + 1); });
-        if (own_bias)
-#pragma unroll
-            for (int e = 0; e < 8; e++) own_bias[lane * 8 + e] = bias8.at[e];
+        if (own_bias) *(ga_few<float, 8> *)(own_bias + lane * 8) = bias8;
         ga_strips_put(strip, sum, own_bias, even, odd, i, j, lane, read_here,
                       [&](int i, int j, float (&value)[8], const BESIDE &beside) {
                           if (part)

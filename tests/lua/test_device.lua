@@ -168,9 +168,15 @@ local function gpu_check(t, failing)
 *) echo "NVIDIA H200" ;; esac]])
     script("bin/make", ":")
     script("bin/compute-sanitizer", ('echo "$@" >> %s/sanitized'):format(folder))
-    script("tests/run", ([[echo "$GAGEN_GPU_CHECK $GAGEN_GPU_ARCH $1" >> %s/ran
-echo "[       OK ] test_x: one"
-case $1 in %s*) for n in 1 2; do echo "[  FAILED  ] test_x: two"; done; exit 1; esac]]):format(folder, failing))
+    script("tests/run", ([[shift
+status=0
+for test; do
+    echo "$GAGEN_GPU_CHECK $GAGEN_GPU_ARCH $test" >> %s/ran
+    name=${test%%%%:*}
+    echo "[       OK ] $name: one"
+    case $test in %s*) for n in 1 2; do echo "[  FAILED  ] $name: two"; done; status=1; esac
+done
+exit $status]]):format(folder, failing))
     for _, name in ipairs { "cuda_digits_cuda", "hopper_small_bf16_cuda", "other" } do
         script(("tests/worker0/programs/%s/train"):format(name), ":")
     end
