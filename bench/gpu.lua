@@ -6,6 +6,7 @@
 --   CONFIGS="gpt2 bert resnet18 char_gpt mlp"    PRECISIONS="bf16 f32"
 --   TURNS=3, SECONDS=5        turns, and seconds of measured updates in each; three updates at least
 --   PYTHON=python3            a Python whose PyTorch has CUDA
+--   MODES="eager compiled"    modes of PyTorch
 --   RESULTS=bench/results     gpu.json and gpu.md go to a folder there, of the GPU's name
 --   OUT=out/bench-gpu         programs and data
 --   SMALL=1                   small models, as a test has them on the device library of tests/device: no record, so
@@ -54,7 +55,9 @@ local function read_options()
     o.configs = options.words("CONFIGS", "gpt2 bert resnet18 char_gpt mlp", "gpt2 bert resnet18 char_gpt mlp")
     o.precisions = options.words("PRECISIONS", "bf16 f32", "bf16 f32")
     o.turns, o.seconds = options.number("TURNS", "3", "integer"), options.number("SECONDS", "5")
-    o.python, o.data, o.compile = host.environment "PYTHON" or "python3", o.out .. "/data", true
+    o.python, o.data = host.environment "PYTHON" or "python3", o.out .. "/data"
+    local modes = table.concat(options.words("MODES", "eager compiled", "eager compiled"), " ")
+    o.compile = modes == "compiled" and "only" or modes:find "compiled" ~= nil
     o.cublaslt, o.cycles = assert(host.environment "CUBLASLT"), o.small and 1 or 3
     if o.small and host.absolute(o.results) == host.absolute "bench/results" then
         options.fail("SMALL: times of small models are no record, expected RESULTS to be another folder")
@@ -93,14 +96,17 @@ local function main()
         print "NOT RUN: bench-gpu: no NVIDIA GPU here (nvidia-smi lists none)"
         return 3
     end
-    local o, rows = read_options(), {}
+    local o, rows, text = read_options(), {}, nil
     o.gpu = device
     o.torch, o.no_torch = torch_version(o.python)
     assert(host.run { host.environment "HOST", "bench/data.lua", o.data } == 0)
     for _, name in ipairs(o.configs) do
-        for _, precision in ipairs(o.precisions) do rows[#rows + 1] = measure(o, name, precision) end
+        for _, precision in ipairs(o.precisions) do
+            rows[#rows + 1] = measure(o, name, precision)
+            text = gpu_report.write(o, rows)    -- kept if the next one fails
+        end
     end
-    gpu_report.write(o, rows)
+    io.write(text)
     return 0
 end
 

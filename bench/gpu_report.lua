@@ -99,7 +99,7 @@ local function text_of(all)
     return table.concat(parts, "\n\n") .. "\n"
 end
 
---- Writes gpu.json and gpu.md to a folder of the GPU's name in o.results and prints the latter.
+--- Writes gpu.json and gpu.md to a folder of the GPU's name in o.results; returns the text of the latter.
 function gpu_report.write(o, rows)
     local all = { gpu = o.gpu, date = os.date "!%Y-%m-%d", commit = report.commit(), turns = o.turns,
         seconds = o.seconds, torch = o.torch, no_torch = o.no_torch, rows = setmetatable(rows, { array = true }) }
@@ -108,7 +108,7 @@ function gpu_report.write(o, rows)
     assert(host.write(folder, "gpu.json", host.json(all) .. "\n"))
     local text = text_of(all)
     assert(host.write(folder, "gpu.md", text))
-    io.write(text)
+    return text
 end
 
 return gpu_report

@@ -110,11 +110,11 @@ local function torch_side(case, o, name, mode)
     end }
 end
 
---- The modes of PyTorch for a case: each alone, and compiled if o.compile.
+--- The modes of PyTorch for a case: each alone unless o.compile is "only", and compiled if o.compile is set.
 function sides.torch(case, o)
     local list = {}
     local function add(name, mode)
-        list[#list + 1] = torch_side(case, o, "PyTorch " .. name, mode)
+        if o.compile ~= "only" then list[#list + 1] = torch_side(case, o, "PyTorch " .. name, mode) end
         if not o.compile then return end
         local compiled = table.move(mode, 1, #mode, 2, { "--compile" })
         list[#list + 1] = torch_side(case, o, "PyTorch compiled" .. name:gsub("^eager", ""), compiled)

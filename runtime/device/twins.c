@@ -121,10 +121,10 @@ static int make(const ga_twins *t, const tools *u, const trial *x, int i, ga_err
 }
 
 /* How many elements of a result differ by more than rounding: by a step of 16 bits of their own, and a part of the
- * greatest one. Tensor cores cut off the bits of their sums, so another order of thousands of terms changes 2^-14 of the
+ * greatest one. Tensor cores cut off bits of their sums, so another order of thousands of terms changes 2^-14 of the
  * greatest sum; a term too few changes more than 2^-11. Numbers of 16 bits to which something is added were rounded
- * before, so nearly nothing may be left of them but the step that they differ by. Where weights are rounded, results may
- * differ by half a step of the greatest one: of means of numbers of either sign nothing else is left but what the
+ * before, so nearly nothing may be left of them but the step that they differ by. Where weights are rounded, results
+ * may differ by half a step of the greatest one: of means of numbers of either sign nothing else is left but what the
  * roundings of their weights add up to. */
 static int differ(const ga_twins *t, const tools *u, const trial *x, const ga_twin *w, int k, int64_t *out, ga_err *e) {
     const ga_twin_parameter *p = &w->made[k];

@@ -8,7 +8,7 @@ struct ga_draws {
     real factor;
 };
 
-// What the draws of all rows of a micro-batch have in common.
+// The facts that the draws of all rows of a micro-batch have in common.
 struct ga_drops {
     ga_int64 row, cycle;
     ga_uint64 seed, least;

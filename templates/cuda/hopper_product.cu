@@ -40,6 +40,8 @@ struct ga_piece {
     int pile, from, count, part;
 };
 
+//@ walks(type, half)
+/* The pieces of each cluster. */
 template <int CLUSTER> struct ga_run {
     enum { PILE = CLUSTER * GA_TALL };
     const product_sizes &size;
@@ -101,6 +103,7 @@ template <int CLUSTER> struct ga_run {
     }
 };
 
+//@ slices(type, half)
 /* Copies a slice of an operand to BLOCKS blocks: EXTENT rows (columns) from i0 on, its terms from k0 on. */
 template <int BLOCKS, int EXTENT, bool TURNED>
 GA_DEVICE void ga_slice_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int i0, int k0) {
@@ -137,7 +140,7 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
 /* Nothing is needed beside sums. */
 struct ga_nothing {};
 
-/* What is needed beside the sums of a strip of a warp: read(i, j) of the two eights of a lane. */
+/* The operands beside the sums of a strip of a warp: read(i, j) of the two eights of a lane. */
 template <typename BESIDE> struct ga_strip_reads {
     BESIDE upper, lower;
     template <typename READ> __device__ __forceinline__ void begin(int i, int j, READ read) {

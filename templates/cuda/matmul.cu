@@ -155,8 +155,8 @@ ga_write(bias + n, to$(sums.rest));
 //@ boxes(fn, params, cluster, a, b, c, behind, sums, beside, bias)
 /* $fn: a product by boxes
 //% if beside then
- * What eight neighbours of its result are made of beside their sums, its reading, the neighbours; the tiles that blocks
- * have whole, those that came in parts. */
+ * Operands beside the sums of eight neighbours of its result, their reading, the neighbours; the tiles that blocks have
+ * whole, those that came in parts. */
 struct $(fn)_beside {
 //% for _, one in ipairs(beside.list) do
     $(one.type) $(one.name);

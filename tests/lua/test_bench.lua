@@ -252,6 +252,9 @@ for step in 0 1 2; do echo "step $step: train loss 5.0 (took 10$step.0 ms)"; don
         t.contains(result.out, "| MLP | bf16 | 64, 4 | 1.707e+04 images | 15 (10 to 20) | 12 | 8 | 53 % | 75 % |")
         t.contains(result.out, "| first | 4 | 8 | 4 | 4 | 6 |\n| second | 4 | 2 | 8 | 4 |  |\n")
         t.equal(host.read(folder .. "/results/nvidia-h200/gpu.md"), result.out)
+        bench_gpu(t, folder, { "MODES=compiled", "TURNS=1" })
+        row = host.parse_json(host.read(folder .. "/results/nvidia-h200/gpu.json")).rows[1]
+        t.equal({ #row.others, row.others[1].name }, { 1, "PyTorch compiled" })
     end },
     { "without a GPU, PyTorch, cuBLASLt or peaks the place says NOT RUN; small models are no record", function(t)
         local folder = t.temp()
@@ -273,7 +276,7 @@ for step in 0 1 2; do echo "step $step: train loss 5.0 (took 10$step.0 ms)"; don
     end },
     { "on a GPU: the whole path, with programs on the device library", function(t)
         t.long()
-        local folder = t.temp()
+        local folder, record = t.temp(), host.read "bench/results/nvidia-h200/gpu.json"
         shell_script(t, folder .. "/bin/nvidia-smi", 'echo "NVIDIA H200, 580.1"')
         local result = bench_gpu(t, folder, { "GAGEN=" .. t.gagen, "HOST=" .. t.build .. "/bench/host",
             "CUBLASLT=" .. t.build .. "/bench/cublaslt", "SMALL=1", "TURNS=1", "PYTHON=/bin/false",
@@ -283,7 +286,7 @@ for step in 0 1 2; do echo "step $step: train loss 5.0 (took 10$step.0 ms)"; don
         for _, row in ipairs(host.parse_json(host.read(folder .. "/results/nvidia-h200/gpu.json")).rows) do
             assert(#row.kernels > 10 and row.ours.kernels_ms > 0 and row.ours.floor_ms > 0, row.title)
         end
-        t.equal(host.exists "bench/results/nvidia-h200", nil)
+        t.equal(host.read "bench/results/nvidia-h200/gpu.json", record)
     end },
     { "cuBLASLt computes the transpose of a product, by layouts of columns", function(t)
         local folder, library = t.temp(), t.root .. "/" .. t.build .. "/device/lib"

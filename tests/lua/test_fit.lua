@@ -118,7 +118,7 @@ add("a device is judged by its own rates", function(t)
     t.equal(result.status, 0, result.err)
     local plan, ms = json.read(result.out), 0
     for _, kernel in ipairs(plan.kernels) do
-        t.near(kernel.predicted_us, 1e6 * math.max(kernel.flops / 34e12, kernel.bytes / 4.3e12), 1e-6)
+        t.near(kernel.predicted_us, 1e6 * math.max(kernel.flops / 34e12, kernel.bytes / 3.7e12), 1e-6)
         ms = ms + kernel.calls * (kernel.predicted_us + 1.2) / 1e3
     end
     local programs = t.load("tests/lua/programs.lua")(t)

@@ -297,7 +297,7 @@ add("the plan predicts products on tensor cores by their own rate", function(t)
         end
     end
     local flops = 2 * 256 * 1024 * 1024
-    t.near(predicted 'target "cuda"\n', flops / 400e12 * 1e6, 1e-9)
+    t.near(predicted 'target "cuda"\n', flops / 300e12 * 1e6, 1e-9)
     t.near(predicted 'target { "cuda", arch = 75 }\n', flops / 67e12 * 1e6, 1e-9)
 end)
 

@@ -1,6 +1,7 @@
 -- conv_patch: the convolutions of 3 x 3 taps whose tiles copy what the taps read once for all of them, and the places
 -- of these copies, patches (templates/cuda/conv_patch.cu).
 local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
 
 local conv_patch = {}
 
@@ -51,9 +52,7 @@ end
 -- A tile with the patch of so many places and the bytes that are `shared`, if that is not too much.
 local function with_patch(tile, patch, shared)
     if not patch or shared > SHARED then return nil end
-    local own = { patch = patch, shared = shared }
-    for name, value in pairs(tile) do own[name] = value end
-    return own
+    return ordered.copy(tile, { patch = patch, shared = shared })
 end
 
 --- The tile of a product over planes, g: op.gather's table: the largest one with enough(tile), or the smallest one;

@@ -17,8 +17,8 @@ local TALL, WIDE, DEEP, PART_ROWS = 128, 256, 64, 16
 -- Operations of the smallest kernel with a twin: one that takes some microseconds.
 local LEAST = 1e9
 
--- Blocks of a product: the multiprocessors of an H100 or H200. They are the same on each device, as bits depend on their
--- number. The parts of shared piles cost as much time as so many slices of a tile.
+-- Blocks of a product: the multiprocessors of an H100 or H200. They are the same on each device, as bits depend on
+-- their number. The parts of shared piles cost as much time as so many slices of a tile.
 local BLOCKS, PARTS_COST = 132, 32
 
 -- Blocks of a cluster: they have tiles below each other and share the columns of B.
@@ -110,7 +110,8 @@ local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 
 -- The functions that twins of each kind call, besides those that all do.
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
-local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product beside",
+local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product walks",
+    "hopper_product slices", "hopper_product beside",
     "hopper_product sums", "hopper_product products",
     "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
@@ -132,8 +133,8 @@ function hopper.sizes(g, kernel, operands)
         (".shares = %d, .share = %d"):format(c.shares, c.share), ".term_parts = " .. term_parts(g) }
 end
 
--- What eight neighbours of a product's result need beside their sums, or false: list: { type, name, value } of each,
--- names: all.
+-- The operands that eight neighbours of a product's result need beside their sums, or false: list: { type, name, value }
+-- of each, names: all.
 local function beside(behind)
     if not behind or #behind.held == 0 then return false end
     local names = table.concat(ordered.collect(behind.held, function(one) return one.name end), ", ")
