@@ -87,7 +87,7 @@ echo '{"device":{"call_us":1},"kernels":[
 ]])
     t.write(folder .. "/gagen", gagen)
     shell_script(t, folder .. "/cublaslt",
-        [[read line; [ "$line" = "first 5 7 3 0 1 bf16 bf16" ] && echo "first 1500.000"]])
+        [[read line; [ "$line" = "1 5 7 3 0 1 bf16 bf16" ] && echo "1 1500.000"]])
     shell_script(t, folder .. "/data", "mkdir -p $2")
 end
 

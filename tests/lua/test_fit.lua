@@ -119,7 +119,7 @@ add("a device is judged by its own rates", function(t)
     local plan, ms = json.read(result.out), 0
     for _, kernel in ipairs(plan.kernels) do
         t.near(kernel.predicted_us, 1e6 * math.max(kernel.flops / 34e12, kernel.bytes / 3.7e12), 1e-6)
-        ms = ms + kernel.calls * (kernel.predicted_us + 1.2) / 1e3
+        ms = ms + kernel.calls * (kernel.predicted_us + 3) / 1e3
     end
     local programs = t.load("tests/lua/programs.lua")(t)
     local shown = programs.gagen { "plan", programs.folder() .. "/fit_device.lua" }.out

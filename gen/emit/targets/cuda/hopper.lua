@@ -32,10 +32,10 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * (16 * 40 + WIDE) * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
--- How a product is cut (hopper_product.cu, by which it computes in int): blocks of a cluster, clusters, slices of a pile
--- of tiles; how many piles are shared, in how many shares and of how many slices. A product of one row of tiles has
--- nothing to share among the blocks of a cluster. Piles are shared where the clusters without one in the last turn lose
--- more time than parts cost.
+-- How a product is cut (hopper_product.cu, by which it computes in int): blocks of a cluster, clusters, slices of a
+-- pile of tiles; how many piles are shared, in how many shares and of how many slices. A product of one row of tiles
+-- has nothing to share among the blocks of a cluster. Piles are shared where the clusters without one in the last turn
+-- lose more time than parts cost.
 local function cut(g)
     local cluster = g.M > TALL and CLUSTER or 1
     local piles, slices, clusters = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP), BLOCKS // cluster
@@ -133,8 +133,8 @@ function hopper.sizes(g, kernel, operands)
         (".shares = %d, .share = %d"):format(c.shares, c.share), ".term_parts = " .. term_parts(g) }
 end
 
--- The operands that eight neighbours of a product's result need beside their sums, or false: list: { type, name, value }
--- of each, names: all.
+-- The operands that eight neighbours of a product's result need beside their sums, or false: list: { type, name,
+-- value } of each, names: all.
 local function beside(behind)
     if not behind or #behind.held == 0 then return false end
     local names = table.concat(ordered.collect(behind.held, function(one) return one.name end), ", ")

@@ -5,8 +5,8 @@
 -- flops      of an H200 (SXM), in multiply-adds of each type; types of 16 bits are computed in f32
 -- matrix     (*) of products, convolutions and attention on tensor cores by the instructions of sm_80
 -- twin       of products with a twin for sm_90 (hopper.lua) whose blocks have no cluster: as slow beside `cluster` as
---            the cache makes them, which gives 5.5e12 bytes per second: a slice of a tile of 128 x 256 takes 49152 bytes
---            for 4.2e6 operations, in clusters of two 32768
+--            the cache makes them, which gives 5.5e12 bytes per second: a slice of a tile of 128 x 256 takes 49152
+--            bytes for 4.2e6 operations, in clusters of two 32768
 -- cluster    (*) of twins in clusters of two, with what stands beside their sums and the sums of gradients: large ones
 --            reach 780e12, where power limits them, those of 768 terms a half of that
 -- attends    (*) of attention with a twin
