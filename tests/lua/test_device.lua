@@ -158,7 +158,7 @@ add("a collective that fails ends the wait for it", function(t)
 end)
 
 -- tools/gpu-check with a GPU that is none: `make`, the tests and compute-sanitizer write down how they are called.
-local function gpu_check(t, failing)
+local function gpu_check(t, failing, ...)
     local folder = t.temp()
     local function script(name, text)
         t.write(folder .. "/" .. name, "#!/bin/sh\n" .. text .. "\n")
@@ -181,7 +181,7 @@ exit $status]]):format(folder, failing))
         script(("tests/worker0/programs/%s/train"):format(name), ":")
     end
     local result = t.run { t.root .. "/tools/gpu-check", env = { "BUILD=" .. folder, "RECORD=" .. folder
-        .. "/record/gpu-check.md", "PATH=" .. folder .. "/bin:" .. t.environment "PATH" } }
+        .. "/record/gpu-check.md", "PATH=" .. folder .. "/bin:" .. t.environment "PATH", ... } }
     return result, host.read(folder .. "/ran"), host.read(folder .. "/sanitized"),
         host.read(folder .. "/record/gpu-check.md")
 end
@@ -209,6 +209,11 @@ add("gpu-check runs every file of tests that has one of a device, descriptors fi
     t.contains(record, "| test_cuda | 1 passed, 1 failed, 0 not run |\n")
     t.contains(record, "; failed: descriptors test_cuda test_cuda_ops.\n")
     t.contains(result.out, "gpu-check: a product by TMA and wgmma is wrong or stuck on this GPU: ")
+    result, ran, sanitized, record = gpu_check(t, "none", "FILES=test_scaler", "TOOLS=racecheck")
+    t.equal(result.status, 0, result.err)
+    t.equal(ran, "1 90 test_hopper: descriptors: *\n1 90 test_scaler: *\n")
+    assert(not sanitized:find("memcheck", 1, true), sanitized)
+    t.contains(record, "| other files of tests | NOT RUN: FILES names some |\n| other tools | NOT RUN: ")
 end)
 
 add("ranks that connect inside a capture are noticed", function(t)
