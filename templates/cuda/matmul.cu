@@ -191,9 +191,11 @@ GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
 
-GA_KERNEL(256) $(fn)_parts($(params.parts)) {
 //% if c.drops then
+GA_KERNEL(256, 4) $(fn)_parts($(params.parts)) { /* NVRTC would spill a register to have five blocks */
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
+//% else
+GA_KERNEL(256) $(fn)_parts($(params.parts)) {
 //% end
     ga_parts_sum<$cluster>(
         size, parts,
