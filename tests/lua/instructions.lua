@@ -107,16 +107,20 @@ end
 --                              16 bytes and of boxes it has
 --   wide, narrow               accesses of global memory of 16 bytes or more, and of fewer
 --   looped                     loads of fewer bytes in loops
+--   early                      accesses of global memory ahead of the wait for the kernel in front, or all without one
 local function kernel_of(lines, kind_of)
     local inside = in_loops(lines)
     local k = { mma = 0, wgmma = 0, async = 0, boxes = 0, load = 0, store = 0, atomic = 0, wide = 0, narrow = 0,
-        looped = 0 }
+        looped = 0, early = 0 }
+    local waits = false
     for i, line in ipairs(lines) do
         local kind, wide
         if not line.label then kind, wide = kind_of(line[1]) end
         if kind then k[kind] = k[kind] + 1 end
         if wide then k.wide = k.wide + 1 elseif kind and wide == false then k.narrow = k.narrow + 1 end
         if kind == "load" and not wide and inside[i] then k.looped = k.looped + 1 end
+        waits = waits or line[1] == "griddepcontrol.wait" or line[1] == "ACQBULK"
+        if not waits and wide ~= nil then k.early = k.early + 1 end
     end
     return k
 end
