@@ -99,7 +99,7 @@ int ga_device_fill(ga_device *d, ga_cuda_stream s, ga_address to, uint8_t value,
 
 /* args[i] points to the i-th argument of the kernel; copied before the call returns. A dependent kernel behind another
  * one, with nothing else between them in its stream, is launched programmatically from sm_90 and a driver for CUDA 12.3
- * on, unless GAGEN_DEPENDENT is 0. */
+ * on, if GAGEN_DEPENDENT is 1. */
 int ga_device_launch(ga_device *d, ga_cuda_stream s, ga_kernel k, const ga_launch_shape *shape,
                      void **args, ga_err *e);
 /* An event marks the work in its stream when it is recorded. wait: stream s waits for the event;

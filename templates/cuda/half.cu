@@ -11,11 +11,17 @@ GA_DEVICE float bf16_widen(bf16 h) {
     return __uint_as_float((ga_uint32)h.bits << 16);
 }
 
-/* The nearest bf16, ties to even; a NaN stays a NaN. The instruction has a pair. */
+/* The nearest bf16, ties to even; a NaN stays a NaN. The instruction, of sm_80, has a pair. */
 GA_DEVICE bf16 bf16_narrow(float x) {
+#if __CUDA_ARCH__ >= 800
     ga_uint32 pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
     return {(unsigned short)pair};
+#else
+    const ga_uint32 bits = __float_as_uint(x), nearest = bits + 0x7fff + (bits >> 16 & 1);
+    const ga_uint32 out = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest;
+    return {(unsigned short)(out >> 16)};
+#endif
 }
 
 GA_DEVICE float bf16_rounded(float x) {
@@ -35,11 +41,22 @@ GA_DEVICE float f16_widen(f16 h) {
     return x;
 }
 
-/* The nearest f16, ties to even; infinity from 65520 on; a NaN stays a NaN. The instruction has a pair. */
+/* The nearest f16, ties to even; infinity from 65520 on; a NaN stays a NaN. The instruction, of sm_80, has a pair. Else,
+ * below 2^-14, adding 0.5 rounds to multiples of 2^-24. */
 GA_DEVICE f16 f16_narrow(float x) {
+#if __CUDA_ARCH__ >= 800
     ga_uint32 pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
     return {(unsigned short)pair};
+#else
+    const ga_uint32 bits = __float_as_uint(x), size = bits & 0x7fffffff;
+    const ga_uint32 small = __float_as_uint(__uint_as_float(size) + 0.5f) - 0x3f000000;
+    const ga_uint32 normal = (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13;
+    ga_uint32 out = size < 0x38800000 ? small : normal;
+    out = size >= 0x477ff000 ? 0x7c00 : out;
+    out = size > 0x7f800000 ? 0x7e00 | (size >> 13 & 0x3ff) : out;
+    return {(unsigned short)(out | (bits >> 16 & 0x8000))};
+#endif
 }
 
 GA_DEVICE float f16_rounded(float x) {

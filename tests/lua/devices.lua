@@ -38,7 +38,7 @@ function devices.open(t)
             .. host.read(library .. "/shim.h") .. host.read(library .. "/ptx.h")):sub(1, 16)
     end)
     local function environment(settings)
-        local env = { "GAGEN_TIMEOUT=300", "GAGEN_KERNEL_PARTS=1", "LD_LIBRARY_PATH=" .. library }
+        local env = { "GAGEN_TIMEOUT=300", "GAGEN_KERNEL_PARTS=1", "GAGEN_DEPENDENT=1", "LD_LIBRARY_PATH=" .. library }
         local kind = "plain"
         for _, setting in ipairs(settings or {}) do
             env[#env + 1] = setting

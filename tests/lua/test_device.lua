@@ -79,7 +79,7 @@ add("kernels that begin beside the end of the one in front wait for it", functio
     local function added(pattern, status, ...)
         local text = host.read(t.root .. "/" .. t.build .. "/device/kernels.cu")
         t.write(folder .. "/kernels.cu", (text:gsub(pattern, "%1\n    ga_begin();")))
-        return probe(t, "add", { "PROBE_DEPENDENT=1", "GAGEN_KERNELS=" .. folder, ... }, status).err
+        return probe(t, "add", { "PROBE_DEPENDENT=1", "GAGEN_DEPENDENT=1", "GAGEN_KERNELS=" .. folder, ... }, status).err
     end
     local EACH, NONE = "(\nGA_KERNEL%b()[^{;]*{)", "(no kernel)"
     added(EACH, 0, "GAGEN_DEVICE_CHECK=1")
