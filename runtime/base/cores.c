@@ -1,7 +1,9 @@
-/* cores.c: the quota of a control group, version 2 or 1. */
+/* cores.c: the cores of a process: its affinity mask, the quota of a control group, version 2 or 1. */
+#define _GNU_SOURCE
 #include "base/cores.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,4 +83,12 @@ int ga_cores_quota(const char *root) {
         if (quota < least) least = quota;
     }
     return least;
+}
+
+int ga_cores_usable(void) {
+    cpu_set_t usable;
+    const long cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable)
+        : sysconf(_SC_NPROCESSORS_ONLN); /* the mask does not hold more than CPU_SETSIZE cores */
+    const int paid = ga_cores_quota("");
+    return cores < 1 ? 1 : paid < cores ? paid : (int)cores;
 }

@@ -10,6 +10,9 @@ enum { GA_NO_QUOTA = INT_MAX };
  * above it count too. root: the folder that has /proc and /sys/fs/cgroup, "" on a true machine. */
 int ga_cores_quota(const char *root);
 
+/* The cores that the affinity mask of this process allows and the quota pays for; at least 1. */
+int ga_cores_usable(void);
+
 /* The number of threads of a process, and what has decided it. */
 typedef struct ga_threads {
     int count;

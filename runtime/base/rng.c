@@ -1,9 +1,10 @@
 /* rng.c: counter-based numbers, permutation, initial values. rng.h defines them exactly. */
 #include "base/rng.h"
 
+#include "base/cores.h"
+
 #include <math.h>
 #include <pthread.h>
-#include <unistd.h>
 
 uint64_t ga_rng_key(uint64_t seed, uint64_t stream) {
     return ga_rng_mix(ga_rng_mix(seed + 0x9e3779b97f4a7c15u) ^ stream);
@@ -82,7 +83,7 @@ static void draw_all(const draw *d, int64_t count) {
     pthread_t threads[DRAWING_THREADS];
     bool started[DRAWING_THREADS] = {false};
     drawn_part parts[DRAWING_THREADS];
-    const int64_t cores = sysconf(_SC_NPROCESSORS_ONLN), busy = count / DRAWS_OF_A_THREAD;
+    const int64_t cores = ga_cores_usable(), busy = count / DRAWS_OF_A_THREAD;
     int64_t n = cores < busy ? cores : busy;
     n = n < 1 ? 1 : n > DRAWING_THREADS ? DRAWING_THREADS : n;
     for (int64_t k = n - 1; k >= 0; k--) {

@@ -53,21 +53,12 @@ struct ga_team {
     pthread_t *handles;
 };
 
-/* The cores that the affinity mask allows and the quota pays for. */
-static long usable_cores(void) {
-    cpu_set_t usable;
-    const long cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable)
-        : sysconf(_SC_NPROCESSORS_ONLN); /* the mask does not hold more than CPU_SETSIZE cores */
-    const long paid = ga_cores_quota("");
-    return paid < cores ? paid : cores;
-}
-
 ga_threads ga_threads_choose(int option, int spec, int busy, int ranks) {
     if (option) return (ga_threads){option, "--threads"};
     if (spec) return (ga_threads){spec, "target.threads"};
-    const long share = usable_cores() / ranks;
+    const int share = ga_cores_usable() / ranks;
     if (share >= busy) return (ga_threads){busy, "work"};
-    return (ga_threads){share < 1 ? 1 : (int)share, "cores"};
+    return (ga_threads){share < 1 ? 1 : share, "cores"};
 }
 
 size_t ga_team_bytes(int threads) {

@@ -105,10 +105,34 @@ static void initial_values(void **state) {
     free(many);
 }
 
+/* A large array, whose elements threads share, has those that calls for few elements draw. */
+static void shared_draws(void **state) {
+    (void)state;
+    enum { COUNT = (1 << 20) + 1777, PIECE = 12345, FIRST = 13 };
+    float *whole = malloc(sizeof(float) * COUNT), *pieces = malloc(sizeof(float) * COUNT);
+    assert_true(whole && pieces);
+    for (int normal = 0; normal < 2; normal++) {
+        for (int at = 0; at < COUNT; at += PIECE) {
+            const int n = COUNT - at < PIECE ? COUNT - at : PIECE;
+            if (normal)
+                ga_init_normal_run(pieces + at, GA_F32, FIRST + at, n, 3, "x", 0.5);
+            else
+                ga_init_uniform_run(pieces + at, GA_F32, FIRST + at, n, 3, "x", -1, 2);
+        }
+        if (normal)
+            ga_init_normal_run(whole, GA_F32, FIRST, COUNT, 3, "x", 0.5);
+        else
+            ga_init_uniform_run(whole, GA_F32, FIRST, COUNT, 3, "x", -1, 2);
+        assert_memory_equal(whole, pieces, sizeof(float) * COUNT);
+    }
+    free(whole);
+    free(pieces);
+}
+
 int test_rng(void);
 int test_rng(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(fixed_values), cmocka_unit_test(fixed_draws),
                                        cmocka_unit_test(bijective), cmocka_unit_test(even),
-                                       cmocka_unit_test(initial_values)};
+                                       cmocka_unit_test(initial_values), cmocka_unit_test(shared_draws)};
     return cmocka_run_group_tests_name("rng", tests, NULL, NULL);
 }

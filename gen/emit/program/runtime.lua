@@ -9,12 +9,12 @@ local watch = require "emit.program.watch"
 local runtime = {}
 
 -- The runtime that every program has.
-local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data", "data/loader", "files/ckpt",
-    "files/ckpt_load", "files/ckpt_manifest", "files/ckpt_resume", "files/ckpt_retain", "files/file", "files/folder",
-    "files/layout", "files/predictions", "files/safetensors", "files/safetensors_file", "files/safetensors_load",
-    "files/safetensors_names", "files/shards", "files/shared", "files/weights", "log/curve", "log/log", "log/options",
-    "log/progress", "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree",
-    "ranks/launcher" }
+local RUNTIME = { "base/arena", "base/cores", "base/ga", "base/rng", "base/text", "data/data", "data/loader",
+    "files/ckpt", "files/ckpt_load", "files/ckpt_manifest", "files/ckpt_resume", "files/ckpt_retain",
+    "files/file", "files/folder", "files/layout", "files/predictions", "files/safetensors",
+    "files/safetensors_file", "files/safetensors_load", "files/safetensors_names", "files/shards",
+    "files/shared", "files/weights", "log/curve", "log/log", "log/options", "log/progress", "log/run",
+    "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
 
 -- The runtime's files that only train-watch is made of.
 local WATCHING = { "files/sha256", "log/comparison", "log/edits" }
@@ -30,7 +30,7 @@ local function has_team(config, target) return target.threads or is_placed(confi
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)
     local list = ordered.copy(RUNTIME)
-    if has_team(config, target) then table.move({ "base/cores", "base/team" }, 1, 2, #list + 1, list) end
+    if has_team(config, target) then list[#list + 1] = "base/team" end
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
         config.best and { "loop/best" } or {}, watch.possible(config, target) and { "log/variant" } or {},
@@ -62,7 +62,7 @@ local function wants_header(config, target, name)
     if name == "runtime/ranks/moments.h" then return config.sync_batchnorm end
     if name == "runtime/files/state_file.h" then return config.nvme ~= nil end
     if name == "runtime/ranks/placed.h" then return is_placed(config, target) end
-    if name == "runtime/base/team.h" or name == "runtime/base/cores.h" then return has_team(config, target) end
+    if name == "runtime/base/team.h" then return has_team(config, target) end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end
