@@ -141,8 +141,10 @@ static int open_device(ga_device *d, int ordinal, ga_err *e) {
     CHECK("using its context", cuCtxSetCurrent(d->context));
     GA_TRY(read_facts(d, e));
     const char *dependent = getenv("GAGEN_DEPENDENT");
-    d->dependent = d->facts.arch >= 90 && d->facts.driver_version >= 12030 && d->cuda.cuLaunchKernelEx && dependent &&
-                   strcmp(dependent, "1") == 0;
+    if (dependent && strcmp(dependent, "0") != 0 && strcmp(dependent, "1") != 0)
+        return ga_fail(e, GA_INPUT, "GAGEN_DEPENDENT: found \"%s\", expected 0 or 1", dependent);
+    d->dependent = dependent && *dependent == '1' && d->facts.arch >= 90 && d->facts.driver_version >= 12030 &&
+                   d->cuda.cuLaunchKernelEx;
     return 0;
 }
 

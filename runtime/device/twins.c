@@ -125,14 +125,14 @@ static int make(const ga_twins *t, const tools *u, const trial *x, int i, ga_err
  * greatest sum; a term too few changes more than 2^-11. Numbers of 16 bits to which something is added were rounded
  * before, so nearly nothing may be left of them but the step that they differ by. Where weights are rounded, results
  * may differ by half a step of the greatest one: of means of numbers of either sign nothing else is left but what the
- * roundings of their weights add up to. */
+ * roundings of their weights add up to; the logs of sums of weights, in f32, by 2^-16. */
 static int differ(const ga_twins *t, const tools *u, const trial *x, const ga_twin *w, int k, int64_t *out, ga_err *e) {
     const ga_twin_parameter *p = &w->made[k];
     ga_address own = x->at[0][k], other = x->at[1][k], found = x->found;
     int half = p->made == GA_MADE_HALF;
     int64_t n = p->n;
     float step = !half ? 0 : w->half == GA_BF16 ? 0x1p-7f : 0x1p-10f;
-    float least = !half ? 0x1p-12f : w->rounds ? step / 2 : step / 8;
+    float least = !half ? (w->rounds ? 0x1p-16f : 0x1p-12f) : w->rounds ? step / 2 : step / 8;
     uint32_t words[2];
     GA_TRY(ga_device_fill(t->device, t->stream, found, 0, sizeof words, e));
     GA_TRY(ga_device_launch(t->device, t->stream, u->greatest, &WIDE, (void *[]){&found, &own, &half, &n}, e));

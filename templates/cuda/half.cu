@@ -72,7 +72,7 @@ GA_DEVICE float ga_exp2(float x) {
     return y;
 }
 
-/* tanh(x) within 2^-19 of its size, for what is rounded to 16 bits: 1 - 2 / (exp(2 |x|) + 1), near 0 the first terms of
+/* tanh(x) within 2^-17 of its size, for what is rounded to 16 bits: 1 - 2 / (exp(2 |x|) + 1), near 0 the first terms of
  * its series. */
 GA_DEVICE float ga_tanh(float x) {
     const float far = 1 - __fdividef(2, ga_exp2(2.88539008f * fabsf(x)) + 1), square = x * x;

@@ -87,6 +87,7 @@ add("kernels that begin beside the end of the one in front wait for it", functio
     added(NONE, 0, "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_ARCH=80")
     t.contains(added(NONE, 3, "GAGEN_DEVICE_CHECK=1"), "device: dependent: global memory before the wait")
     t.contains(added(NONE, 3), "device: dependent: a thread never waits")
+    t.contains(added(EACH, 1, "GAGEN_DEPENDENT=yes"), 'GAGEN_DEPENDENT: found "yes", expected 0 or 1')
 end)
 
 add("NVRTC is that of the driver's CUDA or an older one", function(t)
