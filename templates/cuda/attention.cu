@@ -267,9 +267,10 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
             });
         ga_softmax_step(score, sum, largest, total, scale);
 //% if dropout then
-        ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
-            const int i = i0 + own + down, j = j0 + across;
-            score[u][v][e] *= ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+        const ga_draws drawn =
+            ga_draws_from(z, ((ga_int64)h * T + i0 + own + lane / 4) * $(shape.keys) + j0 + lane % 4 * 2);
+        ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int, int) {
+            score[u][v][e] *= ga_draw(drawn, ga_score_at($(shape.keys), 1, u, v, e));
         });
 //% end
         ga_row_sums<TALL, ROWS, D>(sum, score, stage_of(j0) + ROWS * BYTES, lane);
@@ -366,12 +367,16 @@ for (int step = 0; step < steps; step++) {
     float p[TALL][ROWS / 8][4], ds[TALL][ROWS / 8][4];
     ga_row_dots<TALL, ROWS, D>(p, shared + own * BYTES, queries, lane);
     ga_row_dots<TALL, ROWS, D>(ds, shared + (OWN + own) * BYTES, d_outs, lane);
+//% if dropout then
+    const ga_draws drawn =
+        ga_draws_from(z, ((ga_int64)h * T + i0 + lane % 4 * 2) * $(shape.keys) + j0 + own + lane / 4);
+//% end
     ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
         const int j = j0 + own + down, i = i0 + across;
         const bool hidden = $(visible.edge) && $(visible.hidden);
         p[u][v][e] = hidden ? 0 : ga_exp2(p[u][v][e] * scale - facts[across].x);
 //% if dropout then
-        const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+        const real kept = ga_draw(drawn, ga_score_at(1, $(shape.keys), u, v, e));
         ds[u][v][e] = p[u][v][e] * (kept * ds[u][v][e] - facts[across].y);
         p[u][v][e] *= kept;
 //% else
@@ -431,12 +436,16 @@ for (int j0 = 0; j0 < stop; j0 += ROWS) {
     float p[TALL][ROWS / 8][4], ds[TALL][ROWS / 8][4];
     ga_row_dots<TALL, ROWS, D>(p, shared + own * BYTES, keys, lane);
     ga_row_dots<TALL, ROWS, D>(ds, shared + (OWN + own) * BYTES, keys + ROWS * BYTES, lane);
+//% if dropout then
+    const ga_draws drawn =
+        ga_draws_from(z, ((ga_int64)h * T + i0 + own + lane / 4) * $(shape.keys) + j0 + lane % 4 * 2);
+//% end
     ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
         const int i = i0 + own + down, j = j0 + across;
         const bool hidden = $(visible.edge) && $(visible.hidden);
         const float x = hidden ? 0 : ga_exp2(p[u][v][e] * scale - facts[u][e / 2].x);
 //% if dropout then
-        const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+        const real kept = ga_draw(drawn, ga_score_at($(shape.keys), 1, u, v, e));
         ds[u][v][e] = x * (kept * ds[u][v][e] - facts[u][e / 2].y);
 //% else
         ds[u][v][e] = x * (ds[u][v][e] - facts[u][e / 2].y);

@@ -99,6 +99,11 @@ template <int TALL, int ROWS, typename SEE> GA_DEVICE void ga_each_score(int lan
             for (int e = 0; e < 4; e++) see(u, v, e, u * 16 + lane / 4 + e / 2 * 8, v * 8 + lane % 4 * 2 + e % 2);
 }
 
+/* How far score (u, v, e) of a thread lies behind its first one, where a step down and a step across are so far. */
+GA_DEVICE ga_int64 ga_score_at(ga_int64 down, ga_int64 across, int u, int v, int e) {
+    return (u * 16 + e / 2 * 8) * down + (v * 8 + e % 2) * across;
+}
+
 /* Turns scores into the exponentials of their distance from the largest score of their row so far; the sums taken with
  * a smaller one are scaled down. `scale`: of a score, times the log of e to base 2. */
 template <int TALL, int WIDE, int CHUNKS>

@@ -220,9 +220,10 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
                 });
             ga_softmax_step(score, sum, largest, total, scale);
 //% if dropout then
-            ga_each_score<1, KEYS>(lane, [&](int u, int v, int e, int down, int across) {
-                const int i = i0 + own + down, j = j0 + across;
-                score[u][v][e] *= ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+            const ga_draws drawn =
+                ga_draws_from(z, ((ga_int64)h * T + i0 + own + lane / 4) * $(shape.keys) + j0 + lane % 4 * 2);
+            ga_each_score<1, KEYS>(lane, [&](int u, int v, int e, int, int) {
+                score[u][v][e] *= ga_draw(drawn, ga_score_at($(shape.keys), 1, u, v, e));
             });
 //% end
             ga_head_sums(sum[0], score[0], m, n + 1);

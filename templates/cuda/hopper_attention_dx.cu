@@ -240,12 +240,15 @@ for (int step = 0; step < steps; step++, n++) {
             p[u][v][e] = ga_exp2(p[u][v][e] * scale - ga_fact(facts, across));
         });
     };
+//% if dropout then
+    const ga_draws drawn =
+        ga_draws_from(z, ((ga_int64)h * T + i0 + lane % 4 * 2) * $(shape.keys) + j0 + own + lane / 4);
+//% end
     auto derive = [&](ga_walk_scores &p, ga_walk_scores &ds) {
-        ga_each_score<1, GA_WALK_ROWS>(lane, [&](int u, int v, int e, int down, int across) {
+        ga_each_score<1, GA_WALK_ROWS>(lane, [&](int u, int v, int e, int, int across) {
             const float of_query = ga_fact(facts + GA_WALK_ROWS, across);
 //% if dropout then
-            const int j = j0 + own + down, i = i0 + across;
-            const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+            const real kept = ga_draw(drawn, ga_score_at(1, $(shape.keys), u, v, e));
             ds[u][v][e] = p[u][v][e] * (kept * ds[u][v][e] - of_query);
             p[u][v][e] *= kept;
 //% else
@@ -301,12 +304,15 @@ for (int step = 0; step < steps; step++, n++) {
             p[u][v][e] = ga_exp2(p[u][v][e] * scale - scratch[down]);
         });
     };
+//% if dropout then
+    const ga_draws drawn =
+        ga_draws_from(z, ((ga_int64)h * T + i0 + own + lane / 4) * $(shape.keys) + j0 + lane % 4 * 2);
+//% end
     auto derive = [&](ga_walk_scores &p, ga_walk_scores &ds) {
-        ga_each_score<1, GA_WALK_ROWS>(lane, [&](int u, int v, int e, int down, int across) {
+        ga_each_score<1, GA_WALK_ROWS>(lane, [&](int u, int v, int e, int down, int) {
             const float of_query = scratch[GA_WALK_ROWS + down];
 //% if dropout then
-            const int i = i0 + own + down, j = j0 + across;
-            const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+            const real kept = ga_draw(drawn, ga_score_at($(shape.keys), 1, u, v, e));
             ds[u][v][e] = p[u][v][e] * (kept * ds[u][v][e] - of_query);
 //% else
             ds[u][v][e] = p[u][v][e] * (ds[u][v][e] - of_query);

@@ -173,8 +173,12 @@ GA_DEVICE ga_uint64 ga_rng_mix(ga_uint64 z) {
 GA_DEVICE ga_uint64 ga_rng_key(ga_uint64 seed, ga_uint64 stream) {
     return ga_rng_mix(ga_rng_mix(seed + 0x9e3779b97f4a7c15ull) ^ stream);
 }
+// The key whose number 0 is number `index` of this one.
+GA_DEVICE ga_uint64 ga_rng_after(ga_uint64 key, ga_uint64 index) {
+    return key + 0x9e3779b97f4a7c15ull * index;
+}
 GA_DEVICE ga_uint64 ga_rng_at(ga_uint64 key, ga_uint64 index) {
-    return ga_rng_mix(key + 0x9e3779b97f4a7c15ull * (index + 1));
+    return ga_rng_mix(ga_rng_after(key, index + 1));
 }
 GA_DEVICE double ga_uniform(ga_uint64 bits) {
     return (double)(bits >> 11) * 0x1p-53;

@@ -7,7 +7,8 @@ GA_KERNEL($threads) $fn($params) {
     enum { FEW = $few };
     const ga_int64 width = $width, n = $(rows)ll * width;
     for (ga_int64 first = ga_thread_first() * FEW; first < n; first += ga_thread_count() * FEW) {
-        const ga_draws z = ga_draws_of(micro, ga_rng_stream($name), iteration, first / width, $p);
+        const ga_draws z = ga_draws_from(ga_draws_of(micro, ga_rng_stream($name), iteration, first / width, $p),
+                                         first % width);
         const auto of_x = ga_read<FEW>(x + first);
         ga_few<$out, FEW> to;
 //% if adds then
@@ -15,7 +16,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
-            const real value = ga_dropped(z, first % width + k, ga_get(of_x.at[k]));
+            const real value = ga_dropped(z, k, ga_get(of_x.at[k]));
             $store
         }
         ga_write(y + first, to);
