@@ -110,6 +110,11 @@ template <int N> GA_DEVICE void ga_group_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+/* Waits for THREADS threads of the block at the barrier of this number, 1 to 15. */
+template <int NUMBER, int THREADS> GA_DEVICE void ga_threads_wait() {
+    asm volatile("barrier.cta.sync %0, %1;" ::"n"(NUMBER), "n"(THREADS) : "memory");
+}
+
 /* The registers of a thread from now on: the warpgroup that copies leaves its own to those that multiply. */
 template <int N> GA_DEVICE void ga_registers_more() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));

@@ -143,11 +143,49 @@ GA_DEVICE void ga_walk_step(float (&sum)[SUMS][D / 8][4], ga_walk_scores &p, ga_
     ga_head_add<GA_WALK_PANEL>(sum[0], weights, other);
 }
 
+//@ whole(type, half)
+/* -- whole heads: their queries are one tile, and their keys another. The walk of the keys keeps ds, so that the
+ * gradients of the queries need no walk of their own. */
+
+enum { GA_WHOLE_ROW = 2 * GA_HEAD_TALL + 16 }; /* bytes from a row to the next: eight rows lie in different banks */
+
+/* Keeps ds of the 16 keys of a warp and the queries of a step, rounded to $half, from this place on. */
+GA_DEVICE void ga_whole_keep(ga_byte *at, const ga_walk_scores &ds, int lane) {
+#pragma unroll
+    for (int v = 0; v < GA_WALK_ROWS / 8; v++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            *(ga_uint32 *)(at + (lane / 4 + r * 8) * GA_WHOLE_ROW + v * 16 + lane % 4 * 4) =
+                ga_narrow_pair(ds[0][v][2 * r], ds[0][v][2 * r + 1]);
+}
+
+/* Adds up the gradients of 16 queries of a warp, from `own` on, over all keys; `kept`: a row for each of them, with ds of
+ * all queries. Both warpgroups do so at the same time, and may then keep other ds. */
+template <int D>
+GA_DEVICE void ga_whole_queries(float (&sum)[D / 8][4], const ga_byte *kept, const ga_byte *keys, int own, int lane) {
+    ga_uint32 weights[2][GA_WALK_ROWS / 16][4];
+    ga_threads_wait<1, 256>(); /* all have kept theirs */
+#pragma unroll
+    for (int k = 0; k < GA_HEAD_TALL / 16; k++)
+        ga_matrices_turned(weights[k / 4][k % 4],
+                           kept + (k * 16 + lane / 16 * 8 + lane % 8) * GA_WHOLE_ROW + own * 2 + lane / 8 % 2 * 16);
+    ga_threads_wait<1, 256>(); /* all have read what they need */
+    ga_head_add<GA_WALK_PANEL>(sum, weights[0], keys);
+    ga_head_add<GA_WALK_PANEL>(sum, weights[1], keys + ga_head_memory<D, 2>::SLICE / 2);
+    ga_group_wait<0>();
+    ga_settle(sum);
+}
+
 //@ attend_dx_boxes(fn, params, shape, tile, visible, softmax, dropout, out)
 /* $fn for sm_90a
+//% if tile.whole then
+ * Blocks stay and go along all heads, over the queries of each. p is computed again from lse; ds lacks the factor of the
+ * scores, which the sums get in the end. */
+//% else
  * Blocks stay and go along the tiles of keys of all heads, over the queries that use them; then along the tiles of
  * queries, over the keys. p is computed again from lse; ds lacks the factor of the scores, which the sums get in the
  * end. */
+//% end
 GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row), KEY_HEADS = HEADS / GROUP, TALL = GA_HEAD_TALL };
@@ -156,9 +194,14 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
 //% end
     enum { TILES = (T + TALL - 1) / TALL };
     typedef ga_head_line<$(tile.of_keys), B * KEY_HEADS, $(tile.keys_at_once)> key_line;
-    typedef ga_head_line<TILES, B * HEADS, $(tile.at_once)> query_line;
     extern __shared__ __align__(128) ga_byte shared[];
-    const ga_head_memory<D, 2> m = ga_head_open<D, 2>(shared + (-ga_shared(shared) & 1023));
+    ga_byte *memory = shared + (-ga_shared(shared) & 1023);
+//% if tile.whole then
+    ga_byte *kept = memory + $(tile.whole);
+//% else
+    typedef ga_head_line<TILES, B * HEADS, $(tile.at_once)> query_line;
+//% end
+    const ga_head_memory<D, 2> m = ga_head_open<D, 2>(memory);
     auto of_keys = [](int round, ga_walk &w) {
         int tile, head;
         if (!key_line::at(round, tile, head)) return false;
@@ -166,6 +209,7 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
         w = {head / KEY_HEADS, own, j0, own * GROUP, GROUP, $(visible.first), T};
         return true;
     };
+//% if not tile.whole then
     auto of_queries = [](int round, ga_walk &w) {
         int tile, head;
         if (!query_line::at(round, tile, head)) return false;
@@ -174,12 +218,15 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
         w = {head / HEADS, head % HEADS, i0, head % HEADS / GROUP, 1, 0, (int)($(visible.stop))};
         return true;
     };
+//% end
     int tiles = 0, n = 0; /* so far, and slices */
     if (threadIdx.x < 128) {
         ga_registers_less<24>();
         if (threadIdx.x > 0) return;
         ga_walks_copy<D>(m, tiles, n, key_boxes, value_boxes, query_boxes, dy_boxes, of_keys);
+//% if not tile.whole then
         ga_walks_copy<D>(m, tiles, n, query_boxes, dy_boxes, key_boxes, value_boxes, of_queries);
+//% end
         return;
     }
     ga_registers_more<240>();
@@ -193,13 +240,16 @@ GA_KERNEL(384, 1) $(fn)_boxes($(params.boxes)) {
     for (int round = 0; of_keys(round, w); round++, tiles++) {
         $(walk_of_keys { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
     }
+//% if not tile.whole then
     for (int round = 0; of_queries(round, w); round++, tiles++) {
         $(walk_of_queries { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
     }
+//% end
 }
 
 //@ walk_of_keys(shape, tile, visible, softmax, dropout)
-//% -- In attend_dx_boxes: the gradients of 128 keys and values, summed over the queries of all heads that use them.
+//% -- In attend_dx_boxes: the gradients of 128 keys and values, summed over the queries of all heads that use them; of
+//% -- a whole head those of its queries, too.
 enum { KEYS = TALL };
 const int j0 = w.row, steps = w.steps();
 const ga_int64 row = (ga_int64)w.sheet * T;  // the first of the sequence
@@ -255,12 +305,20 @@ for (int step = 0; step < steps; step++, n++) {
             ds[u][v][e] = p[u][v][e] * (ds[u][v][e] - of_query);
 //% end
         });
+//% if tile.whole then
+        ga_whole_keep(kept + own * GA_WHOLE_ROW + i0 * 2, ds, lane);
+//% end
     };
     ga_walk_step<D, 2>(sum, p, ds, m, group, n, step > 0 ? n - 1 : -1, weigh, derive);
 }
 ga_walk_free<0, D>(sum, m, steps > 0 ? n - 1 : -1);
-if (threadIdx.x % 128 == 0) ga_gate_arrive(m.answered);
+//% if tile.whole then
+float of_queries[D / 8][4] = {};
+ga_whole_queries<D>(of_queries, kept, m.own, own, lane); /* and none of the warp needs facts any more */
+//% else
 __syncwarp(); /* none needs facts any more */
+//% end
+if (threadIdx.x % 128 == 0) ga_gate_arrive(m.answered);
 const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + w.own * D;
 ga_group_store(scratch, sum[0], own, lane, [&](int i, int c, float (&value)[8]) {
     for (int e = 0; e < 8; e++) value[e] *= $(softmax.scale);
@@ -269,6 +327,12 @@ ga_group_store(scratch, sum[0], own, lane, [&](int i, int c, float (&value)[8]) 
 ga_group_store(scratch, sum[1], own, lane, [&](int i, int c, float (&value)[8]) {
     if (j0 + i < $(shape.keys)) ga_put8<true>(dv + at + (ga_int64)i * K_ROW + c, value, 8);
 });
+//% if tile.whole then
+ga_group_store(scratch, of_queries, own, lane, [&](int i, int c, float (&value)[8]) {
+    for (int e = 0; e < 8; e++) value[e] *= $(softmax.scale);
+    if (i < T) ga_put8<true>(dq + (row + i) * Q_ROW + w.own * D + c, value, 8);
+});
+//% end
 
 //@ walk_of_queries(shape, tile, visible, softmax, dropout)
 //% -- In attend_dx_boxes: the gradients of 128 queries, summed over the keys.

@@ -4,6 +4,7 @@ local devices = dofile "tests/lua/devices.lua"
 local attended = dofile "tests/lua/attended.lua"
 local traffic = dofile "tests/lua/traffic.lua"
 local instructions = dofile "tests/lua/instructions.lua"
+local ordered = require "base.ordered"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -13,18 +14,21 @@ local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
 
 -- Forms of attention, of three rows, that one block computes: in the first it has six tiles and 18 slices, over four
 -- rings. Heads of one panel and two; ends of queries and keys inside of a tile; keys that no query sees, queries that see
--- all, keys hidden in some rows and all keys hidden (row 3).
+-- all, keys hidden in some rows and all keys hidden (row 3). Of whole heads one walk computes all gradients.
 local CASES = {
     { "causal, in one tensor", T = 140, heads = 1, d = 64, packed = true, causal = true },
     { "masked, dropout", T = 68, heads = 2, kv_heads = 1, d = 64, causal = true, mask = true, dropout = 0.2 },
     { "grouped, large heads", T = 64, S = 130, heads = 2, kv_heads = 1, d = 128 },
+    { "whole, masked, dropout", T = 100, S = 72, heads = 2, d = 64, mask = true, dropout = 0.2 },
     { "causal, fewer keys", T = 130, S = 65, heads = 1, d = 64, causal = true },
     { "masked, other keys", T = 64, S = 132, heads = 1, d = 64, mask = true },
     { "large heads, causal", T = 65, heads = 1, d = 128, causal = true, packed = true },
+    { "whole, causal, in one tensor", T = 128, heads = 1, d = 64, packed = true, causal = true },
+    { "whole, causal, more queries", T = 128, S = 64, heads = 1, d = 64, causal = true },
 }
 
 -- Those of `make test`.
-local function some(t) return t.all and CASES or { CASES[1], CASES[2], CASES[3] } end
+local function some(t) return t.all and CASES or { CASES[1], CASES[2], CASES[3], CASES[4] } end
 
 local function build(t, programs, name, cases, precision, target, blocks)
     return attended.build(t, programs, "hopper_attention_" .. name, cases, precision, '"' .. target .. '"',
@@ -79,8 +83,11 @@ end
 -- A block has nine tiles of two steps, 36 slices; of the gradient six tiles of six steps and nine of three, 63 slices.
 -- A walk of six goes once around the ring.
 local SMALL = { { "several tiles", T = 66, S = 130, heads = 3, kv_heads = 1, d = 64 } }
--- Six tiles, of which five blocks have up to two.
-local TILES = { { "six tiles", T = 130, S = 130, heads = 1, d = 64 } }
+-- A block has three heads of two steps.
+local WHOLE = { { "whole heads", T = 100, S = 72, heads = 1, d = 64 } }
+-- Six tiles, of which five blocks have up to two; whole heads.
+local TILES = { { "six tiles", T = 130, S = 130, heads = 1, d = 64 },
+    { "whole heads", T = 100, S = 72, heads = 2, d = 64 } }
 
 add("the order of threads, copies and blocks, and their number, change no bit", function(t)
     devices.needs_arch(t, 90)
@@ -99,45 +106,57 @@ end)
 -- === each wait, arrival, fence and barrier is needed ==============================================
 
 local CALLS = { "ga_gate_init%b();", "ga_gates_ready%(%);", "ga_gate_wait%b();", "ga_gate_expect%b();",
-    "if %([^\n]-%) ga_gate_arrive%b();", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%w>%(%);",
+    "if %([^\n]-%) ga_gate_arrive%b();", "ga_threads_wait<%d, %d+>%(%);", "ga_group_begin%(%);", "ga_group_commit%(%);", "ga_group_wait<%w>%(%);",
     "__syncthreads%(%);", "__syncwarp%(%);" }
 
--- The parts of a text that are the functions of hopper_attention.cu and the twin.
-local function parts_of(text)
-    local function part(first, last)
-        local from = assert(text:find(first))
-        return { from, (assert(text:find(last, from, true))) }
-    end
-    return { part("template <int D, int KEPT> GA_DEVICE ga_head_memory", "GA_DEVICE void ga_mask_bits"),
-        part("struct ga_walk {", "GA_KERNEL"), part("\nGA_KERNEL%(384, 1%) attend_%d[%w_]+_boxes", "\n}"),
-        part("\nGA_KERNEL%(384, 1%) attend_dx_[%w_]+_boxes", "\n}") }
+-- The part of a text from the first pattern to the text behind it.
+local function part(text, first, last)
+    local from = assert(text:find(first))
+    return { from, (assert(text:find(last, from, true))) }
 end
 
--- A run of the small program with this text of kernels and these settings.
-local function edited(t, text, settings)
-    return devices.edited(t, build(t, devices.open(t), "small", SMALL, "bf16", "cuda"), text, settings)
-end
+-- The parts that are the functions of hopper_attention.cu and the twins; of whole heads what is theirs alone.
+local PARTS = {
+    small = function(text)
+        return { part(text, "template <int D, int KEPT> GA_DEVICE ga_head_memory", "GA_DEVICE void ga_mask_bits"),
+            part(text, "struct ga_walk {", "GA_KERNEL"), part(text, "\nGA_KERNEL%(384, 1%) attend_%d[%w_]+_boxes", "\n}"),
+            part(text, "\nGA_KERNEL%(384, 1%) attend_dx_[%w_]+_boxes", "\n}") }
+    end,
+    whole = function(text)
+        return { part(text, "GA_DEVICE void ga_whole_keep", "GA_KERNEL"),
+            part(text, "\nGA_KERNEL%(384, 1%) attend_dx_[%w_]+_boxes", "\n}") }
+    end,
+}
+local SOME = { small = SMALL, whole = WHOLE }
 
-add("found: each wait, arrival, fence, commit and barrier left out", function(t)
-    devices.needs_library(t)
-    local text = host.read(build(t, devices.open(t), "small", SMALL, "bf16", "cuda").folder .. "/kernels.cu")
-    local count = devices.each_left_out(t, text, parts_of(text), CALLS, function(changed, switch)
-        local settings = devices.forced(devices.checked(1))
-        settings[#settings + 1] = switch
-        return edited(t, changed, settings)
-    end, "device: [bdmruw]")
-    t.equal(count, 36)
-end)
+-- The small program of this name.
+local function built(t, name) return build(t, devices.open(t), name, SOME[name], "bf16", "cuda") end
+
+-- A run of it with this text of kernels and these settings.
+local function edited(t, name, text, settings) return devices.edited(t, built(t, name), text, settings) end
+
+for name, calls in ordered.each { small = 36, whole = 6 } do
+    add("found: each wait, arrival, fence, commit and barrier left out: " .. name, function(t)
+        devices.needs_library(t)
+        local text = host.read(built(t, name).folder .. "/kernels.cu")
+        local count = devices.each_left_out(t, text, PARTS[name](text), CALLS, function(changed, switch)
+            local settings = devices.forced(devices.checked(1))
+            settings[#settings + 1] = switch
+            return edited(t, name, changed, settings)
+        end, "device: [bdmruw]")
+        t.equal(count, calls)
+    end)
+end
 
 add("a twin with wrong weights, scores or rows is not taken", function(t)
     devices.needs_library(t)
-    local text = host.read(build(t, devices.open(t), "small", SMALL, "bf16", "cuda").folder .. "/kernels.cu")
+    local text = host.read(built(t, "small").folder .. "/kernels.cu")
     local changes = { { "pair(weight[k][0], weight[k][1])", "pair(weight[k][1], weight[k][0])" },
         { "(score, x + step, y + step);", "(score, x + step, y);" } }
     for i = 1, t.all and #changes or 1 do
         local change = changes[i]
         local from, to = assert(text:find(change[1], 1, true))
-        local result = edited(t, text:sub(1, from - 1) .. change[2] .. text:sub(to + 1), devices.forced())
+        local result = edited(t, "small", text:sub(1, from - 1) .. change[2] .. text:sub(to + 1), devices.forced())
         t.equal(result.status, 0)
         t.match(result.err, "attend[%w_]+: %d+ results of its kernel for sm_90a are wrong, mma%.sync computes it")
     end

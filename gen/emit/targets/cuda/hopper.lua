@@ -116,6 +116,7 @@ local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product 
     "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
+local OF_WHOLE = { "hopper_attention_dx whole" }
 local COMPARE = { "hopper_compare compare" }
 
 -- Whether a product has a twin.
@@ -207,6 +208,16 @@ local function heads_at_once(node)
     return math.min(fit(4 * s.S * a.d) * group, s.B * a.heads), math.min(fit(4 * s.T * a.d * group), s.B * a.kv_heads)
 end
 
+-- Whether the queries of a head are one tile, and its keys another.
+local function is_whole(node)
+    local s, a = node.size, node.attrs
+    return a.d == 64 and a.heads == a.kv_heads and math.max(s.T, s.S) <= HEAD_TALL
+end
+
+-- Bytes of shared memory of attention with these slices of its own, up to what a whole head keeps; bytes of that.
+local function head_bytes(d, own) return (own + RING) * SLICE * d + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8 end
+local KEPT = HEAD_TALL * (2 * HEAD_TALL + 16)
+
 --- The twin of attention or its gradient, flops operations, whose template has these arguments; nil if it has none: a
 --- small one, other heads than of 64 elements, or of 128 without draws, whose registers would not suffice, fewer
 --- queries or keys than half a tile, a mask whose rows begin elsewhere than at whole chunks, or one of a program for
@@ -221,11 +232,12 @@ function hopper.attention(kernel, flops, arguments)
     local list, tile = ordered.copy(arguments), { mask = node.ins.mask ~= nil }
     tile.at_once, tile.keys_at_once = heads_at_once(node)
     tile.of_keys = text.ident(s.S ~= s.T and "KEY_TILES" or "TILES")
+    tile.whole = backward and is_whole(node) and head_bytes(d, 2)
     list.tile = tile
     return { blocks = math.min(BLOCKS, backward and math.max(queries, keys) or queries), tiles = 0, rounds = true,
-        shared = 1024 + ((backward and 2 or 1) + RING) * SLICE * d + 8 * 16 * 40 * 4 + 2 * (1 + RING) * 8,
+        shared = 1024 + head_bytes(d, backward and 2 or 1) + (tile.whole and KEPT or 0),
         boxes = head_operands(node, backward and STEP or HEAD_TALL), made = all_made(kernel, node),
-        helpers = backward and { OF_ATTENTION, OF_GRADIENT } or { OF_ATTENTION },
+        helpers = { OF_ATTENTION, backward and OF_GRADIENT or nil, tile.whole and OF_WHOLE or nil },
         file = backward and "cuda/hopper_attention_dx.cu" or "cuda/hopper_attention.cu",
         block = backward and "attend_dx_boxes" or "attend_boxes", arguments = list }
 end
