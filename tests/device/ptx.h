@@ -30,6 +30,11 @@ static inline void ptx_cvt_f32_f16(float &x, unsigned short h) { x = dev_widen_f
 // -- 2^x of a float, within 2^-22 of its size on a device; results below 2^-126 are 0
 static inline void ptx_ex2_approx_ftz_f32(float &y, float x) { y = x < -126 ? 0 : exp2f(x); }
 
+// -- 1 / x of a float, as close
+static inline void ptx_rcp_approx_ftz_f32(float &y, float x) {
+    y = fabsf(x) > 0x1p126f ? copysignf(0, x) : 1 / x;
+}
+
 // -- of a whole warp: four matrices of 8 x 8 from shared memory; d (16 x 8) = a (16 x 16) b (16 x 8) + c
 #define DEV_MATRICES_OF(name, operation, serve)                                                            \
     static inline void ptx_ldmatrix_sync_aligned_m8n8_x4_##name(unsigned &r0, unsigned &r1, unsigned &r2,  \
