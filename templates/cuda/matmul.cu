@@ -153,7 +153,7 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, cluster, a, b, c, behind, sums, beside, bias)
+//@ boxes(fn, params, cluster, wide, a, b, c, behind, sums, beside, bias)
 /* $fn: a product by boxes
 //% if beside then
  * Operands beside the sums of eight neighbours of its result, their reading, the neighbours; the tiles that blocks have
@@ -187,7 +187,7 @@ GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
 //% if c.drops then
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
 //% end
-    ga_boxes_product<$cluster, A_TURNED, B_TURNED>(
+    ga_boxes_product<$cluster, $wide, A_TURNED, B_TURNED>(
         memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, $bias, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
@@ -198,7 +198,7 @@ GA_KERNEL(256, 4) $(fn)_parts($(params.parts)) { /* NVRTC would spill a register
 //% else
 GA_KERNEL(256) $(fn)_parts($(params.parts)) {
 //% end
-    ga_parts_sum<$cluster>(
+    ga_parts_sum<$cluster, $wide>(
         size, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }

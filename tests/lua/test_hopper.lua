@@ -174,9 +174,8 @@ add("each block with copies of its own of what the blocks of a cluster share has
     local programs, environment = devices.open(t)
     local p, folder, settings = build(t, programs, "small", "bf16", "cuda"), t.temp(), forced()
     local text, count = host.read(p.folder .. "/kernels.cu"):gsub(
-        "ga_slice_copy<CLUSTER, WIDE, B_TURNED>%(slice %+ GA_A_BYTES %+ j %* 128, b, full %+ place, j0 %+ j, s %* GA_DEEP%);",
-        "for (int at = 0; at < GA_WIDE; at += WIDE)\n"
-            .. "ga_slice_copy<1, WIDE, B_TURNED>(slice + GA_A_BYTES + at * 128, b, full + place, j0 + at, s * GA_DEEP);")
+        "ga_slice_copy<CLUSTER, (CLUSTER, WIDE, B_TURNED>%(slice %+ GA_A_BYTES, b, full %+ place, j0, s %* GA_DEEP,)[^;]*;",
+        "for (int part = 0; part < CLUSTER; part++) ga_slice_copy<1, %1 part);")
     t.equal(count, 1)
     t.write(folder .. "/kernels.cu", text)
     settings[#settings + 1] = "GAGEN_KERNELS=" .. folder
@@ -228,9 +227,9 @@ local WRONG = {
     { "ring + n % GA_RING * GA_SLICE_BYTES;", "ring + (n + 1) % GA_RING * GA_SLICE_BYTES;", "wgmma: operand a" },
     { "(1 << BLOCKS) - 1", "1", "device: " },
     { "while (!ga_gate_opens(gate, phase)) {", "if (!ga_gate_opens(gate, phase)) {", "device: " },
-    { "ga_box_to<BLOCKS>(to, from, gate, k0, i0);", "ga_box_to<BLOCKS>(to + 128, from, gate, k0, i0);",
+    { "ga_box_to<BLOCKS>(to + i * 128, from, gate, k0,", "ga_box_to<BLOCKS>(to + i * 128 + 128, from, gate, k0,",
         "no multiple of 1024 bytes" },
-    { "GA_A_BYTES + j * 128", "GA_A_BYTES", "another copy is under way" },
+    { "to + i * 128, from, gate, k0, i0 + i);", "to, from, gate, k0, i0 + i);", "another copy is under way" },
     { "__cluster_dims__(2)", "", "block 1 of the cluster has ended or is not there" },
     { "ga_gate_wait(empty + place, ~(n / GA_RING) & 1);", "", "device: " },
     -- threads themselves use what products and copies use: that would need a fence.proxy.async
