@@ -155,13 +155,22 @@ template <typename BESIDE> struct ga_strip_reads {
     }
 };
 
-/* Eight neighbours in shared memory and, unless it is null, their bias. */
-GA_DEVICE void ga_strip_eight(float (&value)[8], const float *at, const float *bias) {
-    const auto eight = ga_read<8>(at);
+/* Where four neighbours of a row of a strip lie in shared memory, number `four` of it: they are swapped so that neither
+ * stores of pairs by eight rows nor reads of all of two rows meet in a bank. */
+GA_DEVICE int ga_strip_four(int row, int four) {
+    return row * GA_STRIP + (four ^ (row % 4 * 2 + row % 2)) * 4;
+}
+
+/* Eight neighbours of a row of a strip, from number `four` on, and, unless it is null, their bias. */
+GA_DEVICE void ga_strip_eight(float (&value)[8], const float *strip, int row, int four, const float *bias) {
+    const auto low = ga_read<4>(strip + ga_strip_four(row, four)), high = ga_read<4>(strip + ga_strip_four(row, four + 1));
     ga_few<float, 8> more = {};
     if (bias) more = ga_read<8>(bias);
 #pragma unroll
-    for (int e = 0; e < 8; e++) value[e] = bias ? eight.at[e] + more.at[e] : eight.at[e];
+    for (int e = 0; e < 8; e++) {
+        value[e] = e < 4 ? low.at[e % 4] : high.at[e % 4];
+        if (bias) value[e] += more.at[e];
+    }
 }
 
 /* Calls put(i, j, value, beside) for each eight neighbours of strip n of the sums of a warp, whose lane begins with
@@ -169,20 +178,19 @@ GA_DEVICE void ga_strip_eight(float (&value)[8], const float *at, const float *b
 template <int EIGHTS, typename BESIDE, typename PUT>
 GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], const float *bias, int n,
                             const ga_strip_reads<BESIDE> &beside, int i, int j, int lane, PUT put) {
-    enum { STRIDE = GA_STRIP + 8 };
+    const int row = lane / 4;
 #pragma unroll
     for (int v = 0; v < EIGHTS; v++) {
         if (v / (GA_STRIP / 8) != n) continue; /* registers have no index */
-        float *at = scratch + lane / 4 * STRIDE + v % (GA_STRIP / 8) * 8 + lane % 4 * 2;
+        float *at = scratch + ga_strip_four(row, v % (GA_STRIP / 8) * 2 + lane % 4 / 2) + lane % 2 * 2;
         *(float2 *)at = make_float2(sum[v][0], sum[v][1]);
-        *(float2 *)(at + 8 * STRIDE) = make_float2(sum[v][2], sum[v][3]);
+        *(float2 *)(at + 8 * GA_STRIP) = make_float2(sum[v][2], sum[v][3]);
     }
     __syncwarp();
-    const float *at = scratch + lane / 4 * STRIDE + lane % 4 * 8;
     float value[8], lower[8];
-    ga_strip_eight(value, at, bias ? bias + j : nullptr);
+    ga_strip_eight(value, scratch, row, lane % 4 * 2, bias ? bias + j : nullptr);
     put(i, j, value, beside.upper);
-    ga_strip_eight(lower, at + 8 * STRIDE, bias ? bias + j : nullptr);
+    ga_strip_eight(lower, scratch, row + 8, lane % 4 * 2, bias ? bias + j : nullptr);
     put(i + 8, j, lower, beside.lower);
     __syncwarp();
 }
