@@ -36,13 +36,17 @@ GA_DEVICE ga_draws ga_draws_from(ga_draws z, ga_int64 first) {
     return z;
 }
 
+// Whether draw number `element` of the row is 0.
+GA_DEVICE bool ga_drops_it(ga_draws z, ga_int64 element) {
+    return ga_rng_at(z.key, element) < z.least;
+}
+
 // Draw number `element` of the row.
 GA_DEVICE real ga_draw(ga_draws z, ga_int64 element) {
-    return ga_rng_at(z.key, element) < z.least ? (real)0 : z.factor;
+    return ga_drops_it(z, element) ? (real)0 : z.factor;
 }
 
 // x times this draw; 0 also where x is not finite.
 GA_DEVICE real ga_dropped(ga_draws z, ga_int64 element, real x) {
-    const real draw = ga_draw(z, element);
-    return draw > 0 ? x * draw : (real)0;
+    return ga_drops_it(z, element) ? (real)0 : x * z.factor;
 }

@@ -16,7 +16,7 @@ GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[EIGHTS][4], int
 }
 
 //@ runs(type, half)
-/* -- a product of sm_90a. A tile has 128 rows and 256 columns, a slice of it is 64 terms deep. The CLUSTER blocks of a
+/* -- a product of sm_90a. A tile has 128 rows and WIDE columns, a slice of it is 64 terms deep. The CLUSTER blocks of a
  * cluster have tiles below each other, a pile: each copies its rows of A, and to all of them a part of the columns of B.
  * Clusters take the first piles in turns, so that those which run at the same time read the same rows and columns. The
  * last piles may be shared: `shares` clusters have `share` slices of each, all at the same terms; the slices behind them,
@@ -29,8 +29,8 @@ enum {
     GA_RING = 4,          /* slices */
     GA_DEEP = 64,         /* terms of a slice: rows of 128 bytes, or panels of 64 rows of 64 neighbours */
     GA_PANEL = 64 * 128,  /* bytes */
-    GA_TALL = 128, GA_WIDE = 256,
-    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDE) * 128,
+    GA_TALL = 128, GA_WIDEST = 256,
+    GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDEST) * 128, /* of a place */
     GA_PART_ROWS = 16     /* of a tile, whose parts a block of the second kernel adds up */
 };
 
@@ -42,14 +42,14 @@ struct ga_piece {
 
 //@ walks(type, half)
 /* The pieces of each cluster. */
-template <int CLUSTER> struct ga_run {
+template <int CLUSTER, int WIDE> struct ga_run {
     enum { PILE = CLUSTER * GA_TALL };
     const product_sizes &size;
 
     __device__ __forceinline__ int slices() const { return (size.K + GA_DEEP - 1) / GA_DEEP; }
     /* Piles that are shared, clusters that have shares of them; the others, and the slices of a tail. */
     __device__ __forceinline__ int shared() const {
-        return (size.M + PILE - 1) / PILE * ((size.N + GA_WIDE - 1) / GA_WIDE) - size.whole;
+        return (size.M + PILE - 1) / PILE * ((size.N + WIDE - 1) / WIDE) - size.whole;
     }
     __device__ __forceinline__ int sharers() const { return size.shares * shared(); }
     __device__ __forceinline__ int others() const { return size.clusters - sharers(); }
@@ -86,7 +86,7 @@ template <int CLUSTER> struct ga_run {
         return true;
     }
     __device__ __forceinline__ void place(int &i0, int &j0, int pile) const {
-        ga_tile_place<PILE, GA_WIDE>(size.M, size.N, i0, j0, pile);
+        ga_tile_place<PILE, WIDE>(size.M, size.N, i0, j0, pile);
         i0 += blockIdx.x % CLUSTER * GA_TALL;
     }
     /* The parts of a shared pile: one or two of its tail. */
@@ -97,30 +97,47 @@ template <int CLUSTER> struct ga_run {
         while (tail_run(other) <= begin) other++;
         return size.shares + (tail_run(other) < begin + tail() ? 2 : 1);
     }
+    /* Where the sums of A over the terms of a piece are kept, beside all parts of tiles: those of rows from i0 on. */
+    __device__ __forceinline__ ga_int64 terms_at(const ga_piece &p, int i0) const {
+        const int number = p.part < 0 ? 0 : p.part - first_part(p.pile - size.whole);
+        return (ga_int64)first_part(shared()) * (PILE * WIDE) + (i0 / PILE * (size.shares + 2) + number) * PILE + i0 % PILE;
+    }
+    /* The pieces that the first pile of a row of piles comes in; the first one. */
+    __device__ __forceinline__ int pieces_of(ga_piece &p, int row) const {
+        const int across = (size.N + WIDE - 1) / WIDE;
+        p.pile = row / 8 * 8 * across + row % 8; /* as ga_tile_place has it */
+        p.part = p.pile < size.whole ? -1 : first_part(p.pile - size.whole);
+        return p.part < 0 ? 1 : parts_of(p.pile - size.whole);
+    }
     /* Where this block of a cluster keeps a part of its tile. */
     __device__ __forceinline__ ga_int64 at(int part) const {
-        return (ga_int64)(part * CLUSTER + blockIdx.x % CLUSTER) * (GA_TALL * GA_WIDE);
+        return (ga_int64)(part * CLUSTER + blockIdx.x % CLUSTER) * (GA_TALL * WIDE);
     }
 };
 
 //@ slices(type, half)
-/* Copies a slice of an operand to BLOCKS blocks: EXTENT rows (columns) from i0 on, its terms from k0 on. */
-template <int BLOCKS, int EXTENT, bool TURNED>
-GA_DEVICE void ga_slice_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int i0, int k0) {
-    if (TURNED)
+/* Copies one of PARTS equal parts of a slice of an operand to BLOCKS blocks: the slice has EXTENT rows (columns) from i0
+ * on, its terms from k0 on; a part has some of the rows, or of the terms where it would have no whole panels. */
+template <int BLOCKS, int PARTS, int EXTENT, bool TURNED>
+GA_DEVICE void ga_slice_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int i0, int k0, int part) {
+    enum { PART = EXTENT / PARTS, BY_TERMS = TURNED && PART % 64 != 0 };
+    const int i = part * PART, k = part * (GA_DEEP / PARTS);
+    if (BY_TERMS)
         for (int panel = 0; panel < EXTENT / 64; panel++)
-            ga_box_to<BLOCKS>(to + panel * GA_PANEL, from, gate, i0 + panel * 64, k0);
+            ga_box_to<BLOCKS>(to + panel * GA_PANEL + k * 128, from, gate, i0 + panel * 64, k0 + k);
+    else if (TURNED)
+        for (int panel = 0; panel < PART / 64; panel++)
+            ga_box_to<BLOCKS>(to + i * 128 + panel * GA_PANEL, from, gate, i0 + i + panel * 64, k0);
     else
-        ga_box_to<BLOCKS>(to, from, gate, k0, i0);
+        ga_box_to<BLOCKS>(to + i * 128, from, gate, k0, i0 + i);
 }
 
 /* The work of the first warpgroup: one thread copies all slices of the run, when no block of the cluster reads their
  * place any more. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED>
-GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, const ga_run<CLUSTER> &run,
+template <int CLUSTER, int WIDE, bool A_TURNED, bool B_TURNED>
+GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, const ga_run<CLUSTER, WIDE> &run,
                            ga_uint64 *full, ga_uint64 *empty) {
-    enum { WIDE = GA_WIDE / CLUSTER };
-    const int cluster = blockIdx.x / CLUSTER, j = blockIdx.x % CLUSTER * WIDE;
+    const int cluster = blockIdx.x / CLUSTER;
     ga_boxes_soon(a);
     ga_boxes_soon(b);
     ga_piece p;
@@ -130,10 +147,41 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
             const int place = n % GA_RING;
             ga_byte *slice = ring + place * GA_SLICE_BYTES;
             ga_gate_wait(empty + place, ~(n / GA_RING) & 1);
-            ga_gate_expect(full + place, GA_SLICE_BYTES);
-            ga_slice_copy<1, GA_TALL, A_TURNED>(slice, a, full + place, i0, s * GA_DEEP);
-            ga_slice_copy<CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES + j * 128, b, full + place, j0 + j, s * GA_DEEP);
+            ga_gate_expect(full + place, (GA_TALL + WIDE) * 128);
+            ga_slice_copy<1, 1, GA_TALL, A_TURNED>(slice, a, full + place, i0, s * GA_DEEP, 0);
+            ga_slice_copy<CLUSTER, CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES, b, full + place, j0, s * GA_DEEP,
+                                                            blockIdx.x % CLUSTER);
         }
+}
+
+//@ run_terms(type, half)
+/* The work of two other warps of that warpgroup in kernels with sums of A over the terms, A being turned: those of each
+ * piece whose tile is the first of its row, to `to`. A warp has a panel of 64 columns, a lane eight of them at every
+ * fourth term. */
+template <int CLUSTER, int WIDE>
+GA_DEVICE void ga_run_terms(const ga_byte *ring, const ga_run<CLUSTER, WIDE> &run, ga_uint64 *full, ga_uint64 *empty,
+                            float *to) {
+    const int lane = threadIdx.x % GA_LANES, panel = threadIdx.x / GA_LANES - 1, chunk = lane % 8;
+    ga_piece p;
+    int i0, j0;
+    for (int k = 0, n = 0; run.begin(p, i0, j0, blockIdx.x / CLUSTER, k); k++) {
+        float sums[8] = {};
+        for (int s = 0; s < p.count; s++, n++) {
+            const ga_byte *slice = ring + n % GA_RING * GA_SLICE_BYTES + panel * GA_PANEL;
+            ga_gate_wait(full + n % GA_RING, n / GA_RING & 1);
+#pragma unroll 4
+            for (int term = lane / 8; term < GA_DEEP && j0 == 0; term += 4)
+                ga_add8<true>(sums, (const $type *)(slice + term * 128 + (chunk ^ term % 8) * 16), 8);
+            __syncwarp();
+            if (lane == 0) ga_gate_arrive(empty + n % GA_RING);
+        }
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            sums[e] += __shfl_xor_sync(GA_ALL_LANES, sums[e], 8);
+            sums[e] += __shfl_xor_sync(GA_ALL_LANES, sums[e], 16);
+        }
+        if (j0 == 0 && lane < 8) ga_put8<true>(to + run.terms_at(p, i0) + panel * 64 + chunk * 8, sums, 8);
+    }
 }
 
 //@ beside(type, half)
@@ -149,13 +197,22 @@ template <typename BESIDE> struct ga_strip_reads {
     }
 };
 
-/* Eight neighbours in shared memory and, unless it is null, their bias. */
-GA_DEVICE void ga_strip_eight(float (&value)[8], const float *at, const float *bias) {
-    const auto eight = ga_read<8>(at);
+/* Where four neighbours of a row of a strip lie in shared memory, number `four` of it: they are swapped so that neither
+ * stores of pairs by eight rows nor reads of all of two rows meet in a bank. */
+GA_DEVICE int ga_strip_four(int row, int four) {
+    return row * GA_STRIP + (four ^ (row % 4 * 2 + row % 2)) * 4;
+}
+
+/* Eight neighbours of a row of a strip, from number `four` on, and, unless it is null, their bias. */
+GA_DEVICE void ga_strip_eight(float (&value)[8], const float *strip, int row, int four, const float *bias) {
+    const auto low = ga_read<4>(strip + ga_strip_four(row, four)), high = ga_read<4>(strip + ga_strip_four(row, four + 1));
     ga_few<float, 8> more = {};
     if (bias) more = ga_read<8>(bias);
 #pragma unroll
-    for (int e = 0; e < 8; e++) value[e] = bias ? eight.at[e] + more.at[e] : eight.at[e];
+    for (int e = 0; e < 8; e++) {
+        value[e] = e < 4 ? low.at[e % 4] : high.at[e % 4];
+        if (bias) value[e] += more.at[e];
+    }
 }
 
 /* Calls put(i, j, value, beside) for each eight neighbours of strip n of the sums of a warp, whose lane begins with
@@ -163,20 +220,19 @@ GA_DEVICE void ga_strip_eight(float (&value)[8], const float *at, const float *b
 template <int EIGHTS, typename BESIDE, typename PUT>
 GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], const float *bias, int n,
                             const ga_strip_reads<BESIDE> &beside, int i, int j, int lane, PUT put) {
-    enum { STRIDE = GA_STRIP + 8 };
+    const int row = lane / 4;
 #pragma unroll
     for (int v = 0; v < EIGHTS; v++) {
         if (v / (GA_STRIP / 8) != n) continue; /* registers have no index */
-        float *at = scratch + lane / 4 * STRIDE + v % (GA_STRIP / 8) * 8 + lane % 4 * 2;
+        float *at = scratch + ga_strip_four(row, v % (GA_STRIP / 8) * 2 + lane % 4 / 2) + lane % 2 * 2;
         *(float2 *)at = make_float2(sum[v][0], sum[v][1]);
-        *(float2 *)(at + 8 * STRIDE) = make_float2(sum[v][2], sum[v][3]);
+        *(float2 *)(at + 8 * GA_STRIP) = make_float2(sum[v][2], sum[v][3]);
     }
     __syncwarp();
-    const float *at = scratch + lane / 4 * STRIDE + lane % 4 * 8;
     float value[8], lower[8];
-    ga_strip_eight(value, at, bias ? bias + j : nullptr);
+    ga_strip_eight(value, scratch, row, lane % 4 * 2, bias ? bias + j : nullptr);
     put(i, j, value, beside.upper);
-    ga_strip_eight(lower, at + 8 * STRIDE, bias ? bias + j : nullptr);
+    ga_strip_eight(lower, scratch, row + 8, lane % 4 * 2, bias ? bias + j : nullptr);
     put(i + 8, j, lower, beside.lower);
     __syncwarp();
 }
@@ -199,8 +255,8 @@ GA_DEVICE void ga_strips_put(float *scratch, const float (&sum)[EIGHTS][4], cons
 //@ sums(type, half)
 /* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup; calls meanwhile()
  * beside the first one. A thread for each block of the cluster tells it which place is free. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename MEANWHILE>
-GA_DEVICE void ga_run_multiply(float (&sum)[32][4], const ga_byte *ring, ga_uint64 *full, ga_uint64 *empty, int group,
+template <int CLUSTER, bool A_TURNED, bool B_TURNED, int EIGHTS, typename MEANWHILE>
+GA_DEVICE void ga_run_multiply(float (&sum)[EIGHTS][4], const ga_byte *ring, ga_uint64 *full, ga_uint64 *empty, int group,
                                int n, int count, MEANWHILE meanwhile) {
     enum { A_STEP = A_TURNED ? 2048 : 32, B_STEP = B_TURNED ? 2048 : 32 }; /* bytes of 16 terms */
     const int block = threadIdx.x % 128;
@@ -233,12 +289,12 @@ GA_DEVICE ga_few<float, 8> ga_bias8(const float *bias, int j, int N) {
 /* The work of the other two: the sums of each piece of the run, then store(i, j, value, beside), or a part. read(i, j):
  * what store needs beside the sums, read while products go on. bias: of each column, or null; a warp keeps that of its
  * tile in shared memory. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
-GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLUSTER> &run, ga_uint64 *full,
+template <int CLUSTER, int WIDE, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
+GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLUSTER, WIDE> &run, ga_uint64 *full,
                            ga_uint64 *empty, const float *bias, float *parts, READ read, STORE store) {
     typedef decltype(read(0, 0)) BESIDE;
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, cluster = blockIdx.x / CLUSTER;
-    float *strip = scratch + warp * (GA_SCRATCH + GA_WIDE), *own_bias = bias ? strip + GA_SCRATCH : nullptr;
+    float *strip = scratch + warp * (GA_SCRATCH + WIDE), *own_bias = bias ? strip + GA_SCRATCH : nullptr;
     ga_piece next;
     int next_i0, next_j0;
     bool more = run.begin(next, next_i0, next_j0, cluster, 0);
@@ -247,21 +303,21 @@ GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLU
         const int i0 = next_i0, j0 = next_j0, i = warp * 16 + lane / 4, j = lane % 4 * 8;
         float *part = p.part < 0 ? nullptr : parts + run.at(p.part);
         auto read_here = [&](BESIDE &beside, int i, int j) {
-            if (!part && i0 + i < run.size.M && j < GA_WIDE && j0 + j < run.size.N) beside = read(i0 + i, j0 + j);
+            if (!part && i0 + i < run.size.M && j < WIDE && j0 + j < run.size.N) beside = read(i0 + i, j0 + j);
         };
         ga_strip_reads<BESIDE> even, odd;
         even.begin(i, j, read_here);
         odd.begin(i, j + GA_STRIP, read_here);
         const ga_few<float, 8> bias8 = ga_bias8(p.from == 0 ? bias : nullptr, j0 + lane * 8, run.size.N);
-        float sum[32][4] = {};
+        float sum[WIDE / 8][4] = {};
         ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(
             sum, ring, full, empty, warp / 4, n, p.count,
             [&]() { more = run.begin(next, next_i0, next_j0, cluster, k + 1); });
-        if (own_bias) *(ga_few<float, 8> *)(own_bias + lane * 8) = bias8;
+        if (own_bias && lane * 8 < WIDE) *(ga_few<float, 8> *)(own_bias + lane * 8) = bias8;
         ga_strips_put(strip, sum, own_bias, even, odd, i, j, lane, read_here,
                       [&](int i, int j, float (&value)[8], const BESIDE &beside) {
                           if (part)
-                              ga_put8<true>(part + i * GA_WIDE + j, value, 8);
+                              ga_put8<true>(part + i * WIDE + j, value, 8);
                           else if (i0 + i < run.size.M && j0 + j < run.size.N)
                               store(i0 + i, j0 + j, value, beside);
                       });
@@ -271,48 +327,49 @@ GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLU
 
 //@ products(type, half)
 /* The product of a block of three warpgroups; calls store(i, j, value, read(i, j)) for each eight neighbours of whole
- * tiles. */
-template <int CLUSTER, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
+ * tiles. TERMS: whether parts get sums of A over the terms, too. */
+template <int CLUSTER, int WIDE, bool A_TURNED, bool B_TURNED, bool TERMS, typename READ, typename STORE>
 GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_boxes &b, const product_sizes &size,
                                 const float *bias, float *parts, READ read, STORE store) {
-    const ga_run<CLUSTER> run = {size};
+    const ga_run<CLUSTER, WIDE> run = {size};
     float *scratch = (float *)(memory + GA_RING * GA_SLICE_BYTES);
-    ga_uint64 *full = (ga_uint64 *)(scratch + 8 * (GA_SCRATCH + GA_WIDE)), *empty = full + GA_RING;
+    ga_uint64 *full = (ga_uint64 *)(scratch + 8 * (GA_SCRATCH + WIDE)), *empty = full + GA_RING;
     if (threadIdx.x == 0) {
         for (int place = 0; place < GA_RING; place++) {
             ga_gate_init(full + place, 1);
-            ga_gate_init(empty + place, 2 * CLUSTER);
+            ga_gate_init(empty + place, 2 * CLUSTER + (TERMS ? 2 : 0));
         }
         ga_gates_ready();
     }
     ga_cluster_wait(); /* all know the gates */
     if (threadIdx.x < 128) {
-        ga_registers_less<40>();
-        if (threadIdx.x == 0) ga_run_copy<CLUSTER, A_TURNED, B_TURNED>(memory, a, b, run, full, empty);
+        ga_registers_less<TERMS ? 56 : 40>();
+        if (threadIdx.x == 0) ga_run_copy<CLUSTER, WIDE, A_TURNED, B_TURNED>(memory, a, b, run, full, empty);
+        const int warp = threadIdx.x / GA_LANES;
+        if (TERMS && (warp == 1 || warp == 2)) ga_run_terms<CLUSTER, WIDE>(memory, run, full, empty, parts);
     } else {
-        ga_registers_more<232>();
-        ga_run_sums<CLUSTER, A_TURNED, B_TURNED>(memory, scratch, run, full, empty, bias, parts, read,
-                                                  store);
+        ga_registers_more<TERMS ? 224 : 232>();
+        ga_run_sums<CLUSTER, WIDE, A_TURNED, B_TURNED>(memory, scratch, run, full, empty, bias, parts, read, store);
     }
     ga_cluster_wait(); /* no block arrives at gates of one that has ended */
 }
 
 /* Some rows of a tile of a shared pile: the sums of its parts in the order of the terms, eight neighbours at a time. */
-template <int CLUSTER, typename READ, typename STORE>
+template <int CLUSTER, int WIDE, typename READ, typename STORE>
 GA_DEVICE void ga_parts_sum(const product_sizes &size, const float *parts, READ read, STORE store) {
-    const ga_run<CLUSTER> run = {size};
+    const ga_run<CLUSTER, WIDE> run = {size};
     const int of_shared = blockIdx.x / CLUSTER % run.shared(), rows = blockIdx.x / CLUSTER / run.shared() * GA_PART_ROWS;
     const int count = run.parts_of(of_shared);
     int i0, j0;
     run.place(i0, j0, size.whole + of_shared);
-    for (int s = threadIdx.x; s < GA_PART_ROWS * GA_WIDE / 8; s += blockDim.x) {
-        const int i = rows + s / (GA_WIDE / 8), j = s % (GA_WIDE / 8) * 8;
+    for (int s = threadIdx.x; s < GA_PART_ROWS * WIDE / 8; s += blockDim.x) {
+        const int i = rows + s / (WIDE / 8), j = s % (WIDE / 8) * 8;
         if (i0 + i >= run.size.M || j0 + j >= run.size.N) continue;
         const auto beside = read(i0 + i, j0 + j);
         float value[8] = {};
 #pragma unroll 4
         for (int n = 0; n < count; n++)
-            ga_add8<true>(value, parts + run.at(run.first_part(of_shared) + n) + i * GA_WIDE + j, 8);
+            ga_add8<true>(value, parts + run.at(run.first_part(of_shared) + n) + i * WIDE + j, 8);
         store(i0 + i, j0 + j, value, beside);
     }
 }
@@ -344,6 +401,21 @@ GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *to, const 
     float sum = 0;
     for (int t = 0; t < GA_TERM_TEAMS; t++) sum += teams[t][threadIdx.x];
     to[part * to_row + first + threadIdx.x] = sum;
+}
+
+/* Calls put(n, total) for each four rows that begin inside, whose sums over the terms a product left beside its parts. */
+template <int CLUSTER, int WIDE, typename PUT>
+GA_DEVICE void ga_run_total(const product_sizes &size, const float *parts, PUT put) {
+    const ga_run<CLUSTER, WIDE> run = {size};
+    const int n = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (n >= size.M) return;
+    ga_piece p;
+    ga_few<float, 4> total = {};
+    for (int count = run.pieces_of(p, n / run.PILE); count > 0; count--, p.part++) {
+        const auto some = ga_read<4>(parts + run.terms_at(p, n));
+        for (int e = 0; e < 4; e++) total.at[e] += some.at[e];
+    }
+    put(n, total);
 }
 
 /* Calls put(n, total) for each four columns that begin inside. */

@@ -30,6 +30,11 @@ static inline void ptx_cvt_f32_f16(float &x, unsigned short h) { x = dev_widen_f
 // -- 2^x of a float, within 2^-22 of its size on a device; results below 2^-126 are 0
 static inline void ptx_ex2_approx_ftz_f32(float &y, float x) { y = x < -126 ? 0 : exp2f(x); }
 
+// -- 1 / x of a float, as close
+static inline void ptx_rcp_approx_ftz_f32(float &y, float x) {
+    y = fabsf(x) > 0x1p126f ? copysignf(0, x) : 1 / x;
+}
+
 // -- of a whole warp: four matrices of 8 x 8 from shared memory; d (16 x 8) = a (16 x 16) b (16 x 8) + c
 #define DEV_MATRICES_OF(name, operation, serve)                                                            \
     static inline void ptx_ldmatrix_sync_aligned_m8n8_x4_##name(unsigned &r0, unsigned &r1, unsigned &r2,  \
@@ -95,7 +100,7 @@ ptx_cp_async_bulk_tensor_2d_shared__cluster_global_tile_mbarrier__complete_tx__b
     dev_cluster_box(to, map, column, row, object, blocks);
 }
 
-// -- products of a warpgroup: 64 rows, 256, 128 or 64 columns, of which a thread has half as many sums
+// -- products of a warpgroup: 64 rows, 256, 192, 128 or 64 columns, of which a thread has half as many sums
 static inline void ptx_wgmma_fence_sync_aligned() { dev_group_fence(); }
 static inline void ptx_wgmma_commit_group_sync_aligned() { dev_group_commit(); }
 static inline void ptx_wgmma_wait_group_sync_aligned(int groups) { dev_group_wait(groups); }
@@ -105,6 +110,7 @@ static inline void ptx_setmaxnreg_dec_sync_aligned_u32(int count) { dev_group_re
 #define DEV_SUMS_16(p) DEV_SUMS_4(p##0), DEV_SUMS_4(p##1), DEV_SUMS_4(p##2), DEV_SUMS_4(p##3)
 #define DEV_SUMS_64(p) DEV_SUMS_16(p##0), DEV_SUMS_16(p##1), DEV_SUMS_16(p##2), DEV_SUMS_16(p##3)
 #define DEV_SUMS_32(p) DEV_SUMS_16(p##0), DEV_SUMS_16(p##1)
+#define DEV_SUMS_96(p) DEV_SUMS_64(p##0), DEV_SUMS_32(p##1)
 #define DEV_SUMS_128(p) DEV_SUMS_64(p##0), DEV_SUMS_64(p##1)
 // By descriptors of both operands, and with a in registers; `last`: the last of their sums.
 #define DEV_GROUP_PRODUCT(type, half, wide, sums, last)                                                             \
@@ -123,6 +129,7 @@ static inline void ptx_setmaxnreg_dec_sync_aligned_u32(int count) { dev_group_re
     }
 #define DEV_GROUP_PRODUCTS(type, half)                                  \
     DEV_GROUP_PRODUCT(type, half, 256, DEV_SUMS_128(d), d1333)          \
+    DEV_GROUP_PRODUCT(type, half, 192, DEV_SUMS_96(d), d1133)           \
     DEV_GROUP_PRODUCT(type, half, 128, DEV_SUMS_64(d0), d0333)          \
     DEV_GROUP_PRODUCT(type, half, 64, DEV_SUMS_32(d0), d0133)
 DEV_GROUP_PRODUCTS(bf16, 0)

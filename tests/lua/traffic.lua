@@ -14,8 +14,8 @@ end
 
 local function ceil(a, b) return (a + b - 1) // b end
 
--- As in hopper_product.cu: of a tile, the terms of a slice; elements have 2 bytes, those of parts 4.
-local TALL, WIDE, DEEP = 128, 256, 64
+-- As in hopper_product.cu: rows of a tile, the terms of a slice; elements have 2 bytes, those of parts 4.
+local TALL, DEEP = 128, 64
 
 -- How many parts a shared pile of a product comes in: its shares, and one or two of its tail, which are cut where the runs
 -- of the other clusters begin.
@@ -31,14 +31,26 @@ local function parts_of(pile, shared, sizes)
 end
 
 -- Bytes of the parts of shared piles of tiles, written whole and read where they are inside of the result.
-local function bytes_of_parts(sizes, cluster)
+local function bytes_of_parts(sizes, cluster, wide)
     local down, bytes = ceil(sizes.M, cluster * TALL), 0
-    local shared = down * ceil(sizes.N, WIDE) - sizes.whole
+    local shared = down * ceil(sizes.N, wide) - sizes.whole
     for pile = 0, shared - 1 do
         local place = sizes.whole + pile        -- piles go down eight at most here
         local rows = math.min(cluster * TALL, sizes.M - place % down * cluster * TALL)
-        local columns = math.min(WIDE, sizes.N - place // down * WIDE)
-        bytes = bytes + parts_of(pile, shared, sizes) * 4 * (cluster * TALL * WIDE + rows * columns)
+        local columns = math.min(wide, sizes.N - place // down * wide)
+        bytes = bytes + parts_of(pile, shared, sizes) * 4 * (cluster * TALL * wide + rows * columns)
+    end
+    return bytes
+end
+
+-- Bytes of the sums of A over the terms of each piece of the first piles of all rows of piles, written and read.
+local function bytes_of_sums(sizes, cluster, wide)
+    local down, bytes = ceil(sizes.M, cluster * TALL), 0
+    local shared = down * ceil(sizes.N, wide) - sizes.whole
+    for row = 0, down - 1 do                    -- piles go down eight at most here
+        local rows = math.min(cluster * TALL, sizes.M - row * cluster * TALL)
+        local pieces = row < sizes.whole and 1 or parts_of(row - sizes.whole, shared, sizes)
+        bytes = bytes + pieces * 4 * (cluster * TALL + rows)
     end
     return bytes
 end
@@ -56,19 +68,25 @@ function traffic.of_products(folder)
             sizes[key] = tonumber(n)
         end
         local M, N, K, parts = sizes.M, sizes.N, sizes.K, sizes.term_parts
-        local cluster = tonumber(kernels:match("__cluster_dims__%((%d)%) " .. twin .. "_boxes%("))
-        local beside = bytes_of_parts(sizes, cluster)
+        local of_twin = kernels:match("%) (" .. twin .. "_boxes%(.-\n}\n)")
+        local cluster, wide = of_twin:match "ga_boxes_product<(%d), (%d+),"
+        cluster, wide = tonumber(cluster), tonumber(wide)
+        local beside = bytes_of_parts(sizes, cluster, wide)
         local sums = tonumber(rest:match "%.sums = (%d+)")      -- blocks, of 64 columns and a part each
+        local totals = tonumber(rest:match "%.totals = (%d+)" or 0)
         local count = ceil(M, 64) * parts == sums and M or N
         local has_parts, has_sums = not rest:find "%.tiles = 0,", sums > 0
         if has_sums then        -- the sums of an operand read it once more, and have parts, too
             beside = beside + 2 * count * K + 2 * parts * 4 * ceil(count, 4) * 4
         end
-        local tiles = ceil(M, cluster * TALL) * cluster * ceil(N, WIDE)
+        if totals > 0 and not has_sums then     -- sums of the rows of the first piles stand beside their parts
+            beside = beside + bytes_of_sums(sizes, cluster, wide)
+        end
+        local tiles = ceil(M, cluster * TALL) * cluster * ceil(N, wide)
         list[name] = { twin = twin, beside = beside, added = twin:find "_adds" and 4 * M * N or 0,
             launches = { boxes = 1, parts = has_parts and 1 or 0, sums = has_sums and 1 or 0,
-                totals = has_sums and 1 or 0 },
-            brought = tiles * ceil(K, DEEP) * (TALL + WIDE // cluster) * DEEP * 2 }
+                totals = totals > 0 and 1 or 0 },
+            brought = tiles * ceil(K, DEEP) * (TALL + wide // cluster) * DEEP * 2 }
     end
     return list
 end

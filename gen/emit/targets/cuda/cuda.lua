@@ -20,7 +20,7 @@ local spelling
 spelling, cuda.call = c_text.functions()
 
 -- Functions of kernels of 16 bits (templates/cuda/half.cu), those without fusion too, so that both give the same bits.
-local HALF_CALL = { tanh = "ga_tanh" }
+local HALF_CALL = { tanh = "ga_tanh", erf = "ga_erf", exp = "ga_exp" }
 
 --- The spelling of statements; of_half: whether the kernel's elements have 16 bits.
 function cuda.spelling(dtype, variable, at, of_half)

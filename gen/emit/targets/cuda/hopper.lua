@@ -11,8 +11,9 @@ local hopper = {}
 
 local ceil = launches.ceil
 
--- As in hopper_product.cu: of a tile; the terms of a slice; rows whose parts a block adds up.
-local TALL, WIDE, DEEP, PART_ROWS = 128, 256, 64, 16
+-- As in hopper_product.cu: of a tile, whose columns are WIDE or NARROW; the terms of a slice; rows whose parts a block
+-- adds up.
+local TALL, WIDE, NARROW, DEEP, PART_ROWS = 128, 256, 192, 64, 16
 
 -- Operations of the smallest kernel with a twin: one that takes some microseconds.
 local LEAST = 1e9
@@ -32,15 +33,18 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * (16 * 40 + WIDE) * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
--- How a product is cut (hopper_product.cu, by which it computes in int): blocks of a cluster, clusters, slices of a
--- pile of tiles; how many piles are shared, in how many shares and of how many slices. A product of one row of tiles
--- has nothing to share among the blocks of a cluster. Piles are shared where the clusters without one in the last turn
--- lose more time than parts cost.
-local function cut(g)
+-- Narrow tiles are taken where clusters have at most this part of the columns then: they need more bytes for an operation.
+local GAIN = 0.85
+
+-- How a product is cut (hopper_product.cu, by which it computes in int) into tiles of so many columns: blocks of a
+-- cluster, clusters, slices of a pile of tiles; how many piles are shared, in how many shares and of how many slices. A
+-- product of one row of tiles has nothing to share among the blocks of a cluster. Piles are shared where the clusters
+-- without one in the last turn lose more time than parts cost. columns: of the tiles that a cluster has in turn.
+local function cut_by(g, wide)
     local cluster = g.M > TALL and CLUSTER or 1
-    local piles, slices, clusters = ceil(g.M, cluster * TALL) * ceil(g.N, WIDE), ceil(g.K, DEEP), BLOCKS // cluster
-    local c = { cluster = cluster, clusters = math.min(clusters, piles), piles = piles, slices = slices, shared = 0,
-        shares = 0, share = 0 }
+    local piles, slices, clusters = ceil(g.M, cluster * TALL) * ceil(g.N, wide), ceil(g.K, DEEP), BLOCKS // cluster
+    local c = { cluster = cluster, wide = wide, clusters = math.min(clusters, piles), piles = piles, slices = slices,
+        shared = 0, shares = 0, share = 0, columns = ceil(piles, clusters) * wide }
     local rest = piles % clusters
     if rest == 0 or (clusters - rest) * slices <= PARTS_COST * clusters then return c end
     c.clusters, c.shared, c.shares = clusters, rest, clusters // rest
@@ -53,12 +57,19 @@ local function cut(g)
     return c
 end
 
+-- The same into wide tiles, or narrow ones that leave fewer clusters without one in the last turn.
+local function cut(g)
+    local wide, narrow = cut_by(g, WIDE), cut_by(g, NARROW)
+    local fills = wide.shared + narrow.shared == 0 and narrow.columns <= GAIN * wide.columns
+    return fills and narrow or wide
+end
+
 -- The operand `parameter` of a product: its extents in memory, the distance of its rows, and the rows of a box, which
--- has 64 columns.
-local function matrix(parameter, operand, extent, terms, own)
+-- has 64 columns: `own` of it, or `deep` terms if it is turned.
+local function matrix(parameter, operand, extent, terms, own, deep)
     return { parameter = parameter, of = parameter, first = 0, columns = operand.turned and extent or terms,
         rows = operand.turned and terms or extent, sheets = 0, stride = operand.stride,
-        box_rows = operand.turned and DEEP or own }
+        box_rows = operand.turned and deep or own }
 end
 
 -- The integers of a comparison, by parameter: a mask of keys that are all seen, else zeros.
@@ -111,8 +122,8 @@ local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 -- The functions that twins of each kind call, besides those that all do.
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
 local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product walks",
-    "hopper_product slices", "hopper_product beside",
-    "hopper_product sums", "hopper_product products",
+    "hopper_product slices", "hopper_product run_terms", "hopper_product beside", "hopper_product sums",
+    "hopper_product products",
     "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
@@ -148,7 +159,8 @@ end
 --- The twin of a product (op.gemm's table) with these operands (tensor.lua) and arguments of its template, for the
 --- kernel's launch; nil if it has none: a small one, one whose rows are no whole chunks, or one of a program for other
 --- devices. Fields of a twin:
----   blocks, shared           of its launch; cluster: blocks of a cluster, nil: none are
+---   blocks, shared           of its launch; cluster: blocks of a cluster, nil: none are; wide: columns of a tile of a
+---                            product
 ---   boxes                    the operands that it copies by boxes: name; of: the parameter; first: an element of it;
 ---                            columns, rows, sheets, stride, box_rows
 ---   parts_bytes              memory for parts of results; nil: it takes none
@@ -159,15 +171,21 @@ end
 function hopper.twin(g, kernel, operands, arguments)
     if not has_twin(g, kernel, operands) then return nil end
     local a, b, c, sums = operands.a, operands.b, cut(g), arguments.sums
-    local blocks = c.clusters * c.cluster
-    return { cluster = c.cluster, blocks = blocks, shared = SHARED,
-        parts_bytes = math.max(c.shared * (c.shares + 2) * c.cluster * TALL * WIDE, term_parts(g) * ceil(sums and
-            sums.number or 0, 4) * 4) * 4,
+    local part, pile = c.wide // c.cluster, c.cluster * TALL
+    -- sums of a are computed beside the product; those of b are not, as its columns are shared
+    local terms = sums and sums.array.text == "a" or false
+    local of_tiles = c.shared * (c.shares + 2) * pile * c.wide
+    local of_sums = terms and ceil(g.M, pile) * (c.shares + 2) * pile or sums and term_parts(g) * ceil(sums.number, 4) * 4
+    return { cluster = c.cluster, wide = c.wide, blocks = c.clusters * c.cluster, shared = SHARED,
+        parts_bytes = 4 * (terms and of_tiles + of_sums or math.max(of_tiles, of_sums or 0)),
         tiles = c.shared * c.cluster * (TALL // PART_ROWS), rounds = false,
-        sums = sums and { blocks = ceil(sums.number, 64) * term_parts(g), totals = ceil(sums.number, 1024) },
-        boxes = { matrix("a", a, g.M, g.K, TALL), matrix("b", b, g.N, g.K, WIDE // c.cluster) },
+        sums = sums and { blocks = terms and 0 or ceil(sums.number, 64) * term_parts(g),
+            totals = ceil(sums.number, 1024) },
+        boxes = { matrix("a", a, g.M, g.K, TALL, DEEP),
+            matrix("b", b, g.N, g.K, part, part % 64 == 0 and DEEP or DEEP // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { cluster = c.cluster, a = arguments.a, b = arguments.b,
+        arguments = { cluster = c.cluster, wide = c.wide, terms = terms,
+            has_terms = text.ident(tostring(terms)), a = arguments.a, b = arguments.b,
             c = ordered.copy(arguments.c, { bias = false }), behind = arguments.behind, sums = sums,
             beside = beside(arguments.behind), bias = text.ident(arguments.c.bias and "bias" or "nullptr") } }
 end
@@ -318,13 +336,19 @@ local function functions(kernels, context, half)
             out[#out + 1] = context.template(("cuda/%s.cu"):format(file))(block, { half = half, type = half }).text
         end
     end
+    local function add_products(block, columns)
+        if found[block .. columns] then return end
+        found[block .. columns] = true
+        out[#out + 1] = context.template("cuda/hopper.cu")(block, registers(half, columns // 8)).text
+    end
     add(HELPERS)
     for _, kernel in ipairs(kernels) do
+        if kernel.launch.twin.wide then add_products("products", kernel.launch.twin.wide) end
+    end
+    for _, kernel in ipairs(kernels) do
         for _, list in ipairs(kernel.launch.twin.helpers) do
-            if list == OF_ATTENTION and not found[list] then
-                for _, eights in ipairs { 8, 16 } do
-                    out[#out + 1] = context.template("cuda/hopper.cu")("head_products", registers(half, eights)).text
-                end
+            for _, columns in ipairs(list == OF_ATTENTION and { 64, 128 } or {}) do
+                add_products("head_products", columns)
             end
             add(list)
         end
