@@ -142,7 +142,8 @@ end
 
 -- Parameters, gradients, state: arrays over the flat space, or of a part of it. Views: an arena of their own.
 local function place_flat(g)
-    local views, all = 0, table.move(g.joints, 1, #g.joints, #g.params + 1, table.move(g.params, 1, #g.params, 1, {}))
+    local views = g.narrows and g.trained_elements // 2 or 0     -- behind the copies that an update writes
+    local all = table.move(g.joints, 1, #g.joints, #g.params + 1, table.move(g.params, 1, #g.params, 1, {}))
     for _, param in ipairs(all) do
         local function at(t, arena, flat)
             flat = flat or param.flat
@@ -161,8 +162,12 @@ local function place_flat(g)
             if param.state and param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
         for _, view in ordered.each(param.views) do
-            view.place = { arena = "views", offset = views, stride = size_of(view), slots = param.count }
-            views = views + size_of(view) * param.count
+            if view.def then
+                view.place = { arena = "views", offset = views, stride = size_of(view), slots = param.count }
+                views = views + size_of(view) * param.count
+            else
+                at(view, "views")
+            end
         end
     end
     return views

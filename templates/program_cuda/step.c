@@ -69,11 +69,25 @@ static ga_address gather_statistics(queue *q, model *m, ga_address first, ga_add
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
-//@ views(view_calls)
+//@ views(view_calls, packs, narrows)
+//% if packs then
 /* Copies of weights in the layout that kernels read, made once per update. */
 static void pack_views(queue *q, model *m) {
     $view_calls
 }
+//% end
+//% if packs and narrows then
+
+//% end
+//% if narrows then
+/* All copies of weights: those in 16 bits, too, which an update writes beside the parameters. */
+static void pack_all(queue *q, model *m) {
+    narrow_all(q, m->device_memory[DEVICE_VIEWS], m->device_w, TRAINED);
+//% if packs then
+    pack_views(q, m);
+//% end
+}
+//% end
 
 //@ forward(forward, evaluation, chunked)
 /* -- one micro-batch --------------------------------------------------------------------------- */
@@ -125,7 +139,7 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
     backward(q, m, &b, role);
 }
 
-//@ boundary(boundary_calls, filed)
+//@ boundary(boundary_calls, filed, packs)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
 //% if filed then
@@ -137,7 +151,9 @@ static void boundary(queue *q, model *m) {
 /* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
+//% if packs then
     pack_views(q, m);
+//% end
 }
 //% end
 
@@ -349,7 +365,7 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 }
 //% end
 
-//@ averages(name, sharded, gathers, placed)
+//@ averages(name, sharded, gathers, placed, pack)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
 //% if sharded then
@@ -366,11 +382,11 @@ int $(name)_model_exchange(model *m, ga_err *e) {
 //% else
     exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
 //% end
-    pack_views(q, m);
+    $pack(q, m);
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists, some)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists, some, pack)
 //% if some then
 /* Copies what lies `there`, on the device, of an array of which the host has the elements `here`. */
 static int upload(model *m, ga_address device, const ga_shard *there, const real *host, const ga_shard *here,
@@ -426,7 +442,7 @@ int $(name)_model_refresh(model *m, ga_err *e) {
 //% elseif parallel then
     sum_small(&q, m, 0, SMALL, LARGEST);
 //% end
-    pack_views(&q, m);
+    $pack(&q, m);
     GA_TRY(q.code);
     GA_TRY(finish_all(m, e));
     for (int what = 0; what < GRAPHS && !m->eager; what++) GA_TRY(capture(m, what, e));

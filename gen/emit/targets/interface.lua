@@ -36,6 +36,7 @@ interface.fields = {
         .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
     field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "
         .. "one", true),
+    field("narrows", "boolean", "whether a sweep may write copies of parameters in 16 bits (passes/layout.lua)", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
     field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "

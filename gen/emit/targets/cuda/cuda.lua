@@ -42,7 +42,10 @@ end
 local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 
 --- The address of a whole array, { kind, name }.
-function cuda.array(array) return "m->device_" .. (array[1] == "state" and "state_" or "") .. array[2] end
+function cuda.array(array)
+    if array[1] == "views" then return "m->device_memory[DEVICE_VIEWS]" end
+    return "m->device_" .. (array[1] == "state" and "state_" or "") .. array[2]
+end
 
 --- The expression of the address of a tensor, in a host function with `model *m` and `batch *b`.
 function cuda.pointer(t)

@@ -148,6 +148,10 @@ local function boundary_kernels(g, config, context, found)
         list[#list].more = { "int count" }
     end
     list[#list + 1] = found.exchange
+    if g.narrows then
+        add("narrow_all", { threads = THREADS }, { g.half .. " *copies", "const real *w", "ga_int64 count" },
+            { threads = THREADS, half = text.ident(g.half) })
+    end
     if batchnorm.moves(g) then
         local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
         local head = cuda.open("batchnorm_move", launch)
@@ -427,13 +431,17 @@ local function host_part(g, context)
         { after = graphs.has_after(g) })
 end
 
+-- The function that makes all copies of weights.
+local function pack_of(g) return text.ident(g.narrows and "pack_all" or "pack_views") end
+
 -- How an evaluation gets the averages of the parameters.
 local function averages(g, config, context)
     if not g.states:has "ema" then return false end
     local name, sharded = text.ident(config.name), g.sharded.state or false
     local gathers = sharded and not g.sharded.parameters
     if not g.state_file then
-        return { "averages", { name = name, sharded = sharded, gathers = gathers, placed = placed.is_used(g) } }
+        return { "averages", { name = name, sharded = sharded, gathers = gathers, placed = placed.is_used(g),
+            pack = pack_of(g) } }
     end
     return sections.block(context.template("program_cuda/state_file.c"), "averages", { name = name,
         average = ordered.find(g.state_names, "ema") - 1, gathers = gathers,
@@ -449,6 +457,8 @@ local function step_text(g, config, context, header)
     local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
     local hosted = filed or placed.is_used(g)
     local twins = #hopper.of(context.kernels) > 0
+    local narrows = g.narrows or false
+    local packs = not narrows or #g.views > 0
     local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
@@ -456,11 +466,11 @@ local function step_text(g, config, context, header)
             twins = twins, statistics = config.sync_batchnorm } },
         ranks and { "order", {} }, { "includes", { statistics = config.sync_batchnorm } },
         b.ranges, b.cut, exchanges(g, config, context, b.buckets),
-        { "views", { view_calls = b.view_calls } }, b.iterations,
+        { "views", { view_calls = b.view_calls, packs = packs, narrows = narrows } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, sweep,
-        { "boundary", { boundary_calls = calls, filed = filed } },
+        { "boundary", { boundary_calls = calls, filed = filed, packs = packs } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
         { "graphs", { play_cases = play, micro_cases = micro } },
         host_part(g, context), { "transfers", { parallel = ranks, hosted = hosted } },
@@ -471,7 +481,7 @@ local function step_text(g, config, context, header)
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.weights_first(g, config),
-            lists = g.handlers and #config.rank_groups or 0, some = placed.has_some(g) } },
+            lists = g.handlers and #config.rank_groups or 0, some = placed.has_some(g), pack = pack_of(g) } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
         { "load", { name = name, sharing = sharing, twins = twins } },
     })
