@@ -24,7 +24,7 @@ local function touch(blocks, index, key, size, position)
         block = { key = key, size = size, from = position, to = position }
         index[key], blocks[#blocks + 1] = block, block
     end
-    block.to = position
+    block.to = math.max(block.to, position)
 end
 
 -- Calls f(tensor) for each tensor that a node reads or writes, also inside a region.
@@ -73,7 +73,8 @@ local function size_of(t) return aligned(graph.places(t)) end
 -- Plans the frame of one region; places get absolute offsets when the frame has its own.
 local function plan_frame(region, context)
     local blocks, index = {}, {}
-    for position, node in ipairs(region.body) do
+    for i, node in ipairs(region.body) do
+        local position = node.branch and #region.body or i      -- what a branch reads stays
         each_touched(node, function(t)
             if t.kind == "value" and t.scope == region and not context.carry[t]
                 and not context.kept[t] then
@@ -96,13 +97,15 @@ local function plan_timeline(g, context)
         end
     end
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary } do
-        for _, node in ipairs(body) do
-            position = position + 1
+        local before = position
+        for i, node in ipairs(body) do
+            position = before + (node.branch and #body or i)
             if node.op == "times" then
                 touch(blocks, index, node, plan_frame(node, context), position)
             end
             each_touched(node, touch_value)
         end
+        position = before + #body
         if body == g.evaluation and g.output then touch_value(g.output) end -- it is there to be read
     end
     return blocks, pack(blocks)

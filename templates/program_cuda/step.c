@@ -1,6 +1,6 @@
 // step: step.c, where the host sends the calls of kernels to a device.
 
-//@ head(header, sharing, twins, statistics)
+//@ head(header, sharing, twins, statistics, branches, joins)
 $header
 #include "model.h"
 
@@ -20,17 +20,32 @@ typedef struct queue {
 //% end
     int code;
     ga_err *e;
+//% if branches then
+    ga_cuda_stream beside; /* for calls that run beside others */
+    ga_event parted;
+//% end
+//% if joins then
+    const ga_event *ended;
+    bool apart[$branches]; /* sent, and nothing waits for it yet */
+//% end
 //% if statistics then
     bool evaluates; /* no training: ranks have other numbers of batches, and gather nothing */
 //% end
 } queue;
 
 static queue queue_of(model *m, ga_err *e) {
+    return (queue){
+        .device = m->device, .stream = m->stream, .kernels = m->kernels, .e = e,
 //% if twins then
-    return (queue){.device = m->device, .stream = m->stream, .kernels = m->kernels, .twins = &m->twins, .e = e};
-//% else
-    return (queue){.device = m->device, .stream = m->stream, .kernels = m->kernels, .e = e};
+        .twins = &m->twins,
 //% end
+//% if branches then
+        .beside = m->beside, .parted = m->parted,
+//% end
+//% if joins then
+        .ended = m->ended,
+//% end
+    };
 }
 
 //% if sharing then
@@ -58,6 +73,43 @@ static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void
 static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream then) {
     if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
+}
+
+//@ branch(joins)
+static void change_streams(queue *q) {
+    const ga_cuda_stream other = q->beside;
+    q->beside = q->stream;
+    q->stream = other;
+}
+
+/* Calls between branch_begin and branch_end run behind all calls before them, and beside those that follow, until a
+ * join waits for them. Branches run one behind the other. */
+static void branch_begin(queue *q) {
+    order(q, q->parted, q->stream, q->beside);
+    change_streams(q);
+}
+
+static void branch_end(queue *q) { change_streams(q); }
+
+//% if joins then
+/* Marks the end of a branch for which a join waits. */
+static void branch_mark(queue *q, int branch) {
+    if (q->code == 0) q->code = ga_device_record(q->device, q->ended[branch], q->stream, q->e);
+    q->apart[branch] = true;
+}
+
+static void branch_join(queue *q, int branch) {
+    if (q->apart[branch] && q->code == 0) q->code = ga_device_wait(q->device, q->stream, q->ended[branch], q->e);
+    q->apart[branch] = false;
+}
+
+//% end
+/* Waits for all branches. */
+static void branches_join(queue *q) {
+    order(q, q->parted, q->beside, q->stream);
+//% if joins then
+    memset(q->apart, 0, sizeof q->apart);
+//% end
 }
 
 //@ includes(statistics)

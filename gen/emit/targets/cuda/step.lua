@@ -21,6 +21,7 @@ local statistics = require "emit.program.statistics"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
+local transfers = require "emit.targets.cuda.transfers"
 local update = require "emit.boundary.update"
 local windows = require "emit.boundary.windows"
 
@@ -310,45 +311,6 @@ local function launch_text(kernels, context, header)
         over .. table.concat(functions, "\n") }, "\n")
 end
 
--- Copies of the arrays of an update to the device (up) or back from it.
-local function transfers(g, up)
-    local out, verb = {}, up and "upload" or "download"
-    local function add(name, here, elements, type_name)
-        local device = "m->device_" .. name
-        out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
-            verb, up and device or here, up and here or device, type_name or "real", elements)
-    end
-    -- of a rank's part of an array, `shard`, what lies on the device
-    local function add_part(name, here, shard, array)
-        local there = placed.on_device(g, array)
-        if there == nil then return add(name, here, ("(size_t)m->%s.elements"):format(shard)) end
-        local host, device = here .. ", &m->" .. shard, ("m->device_%s, &m->%s"):format(name, there)
-        out[#out + 1] = there and cuda.wrap("", ("GA_TRY(%s("):format(verb),
-            { "m", up and device or host, up and host or device, "e" }, "));") or nil
-    end
-    if not g.sharded.parameters then add("w", "m->flat_w", "FLAT") end
-    if g.sharded.parameters then add_part("w", "m->flat_w", "division.own", "parameters") end
-    if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
-    if not g.sharded.gradients then add("g", "m->flat_g", "SUMMED", g.half_sums and "bf16" or nil) end
-    if g.sharded.gradients then add_part("g", "m->flat_g", "division.own", "gradients") end
-    if g.sharded.gradients and g.summed_elements > g.trained_elements then
-        add("collected", "m->collected", "(SUMMED - TRAINED)")
-    end
-    if g.residues then add("residue", "m->flat_residue", "SUMMED") end
-    for _, name in ipairs(g.state_names) do
-        local state, field = g.states:get(name), "state_" .. name
-        if g.state_file and state.dense then
-            add(field, "m->" .. field, "(size_t)ga_state_file_held(m->state_file)")
-        elseif g.sharded.state then
-            add_part(field, "m->" .. field, state.dense and "division.own" or "shard_" .. field, field)
-        else
-            add(field, "m->" .. field, state.dense and "TRAINED" or state.elements)
-        end
-    end
-    if #out == 0 and not up then out[1] = "(void)m, (void)e; /* all of it lies in host memory */" end
-    return block_of(out)
-end
-
 --- All kernels, including those of the boundary, in the order of kernels.cu.
 function cuda_step.kernels(g, config, context, found)
     if placed.is_used(g) then context.host_updates = host_update.part(g) end
@@ -456,15 +418,15 @@ local function step_text(g, config, context, header)
     local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
     local hosted = filed or placed.is_used(g)
-    local twins = #hopper.of(context.kernels) > 0
-    local narrows = g.narrows or false
-    local packs = not narrows or #g.views > 0
+    local twins, narrows, branches = #hopper.of(context.kernels) > 0, g.narrows or false, g.branches or false
+    local packs, joins = not narrows or #g.views > 0, g.joins or false
     local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
-            twins = twins, statistics = config.sync_batchnorm } },
-        ranks and { "order", {} }, { "includes", { statistics = config.sync_batchnorm } },
+            twins = twins, statistics = config.sync_batchnorm, branches = branches, joins = joins } },
+        (ranks or branches) and { "order", {} }, branches and { "branch", { joins = joins } },
+        { "includes", { statistics = config.sync_batchnorm } },
         b.ranges, b.cut, exchanges(g, config, context, b.buckets),
         { "views", { view_calls = b.view_calls, packs = packs, narrows = narrows } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
