@@ -14,9 +14,9 @@ local ceil = launches.ceil
 --- The least compute capability with these instructions.
 tensor.ARCH = 80
 
--- The least rows, columns and terms of a product: those of an instruction. Most multiplications of such a product are
--- by zeros, but fewer instructions than those of threads.
-local LEAST = 16
+-- The least rows, columns and terms of a product: half of those of an instruction, eight neighbours of a result. Most
+-- multiplications of such a product are by zeros, but fewer instructions than those of threads.
+local LEAST = 8
 
 -- Elements of 16 bits in the 16 bytes of a copy.
 local CHUNK = 8
@@ -76,7 +76,7 @@ local function operands_of(g)
     return { a = operand(g.a_row, g.a_col, g.M, g.K), b = operand(g.b_col, g.b_row, g.N, g.K) }
 end
 
---- Whether a product (op.gemm's table) is computed on tensor cores: one of 16 rows, columns and terms or more.
+--- Whether a product (op.gemm's table) is computed on tensor cores: one of 8 rows, columns and terms or more.
 function tensor.computes(g, kernel)
     return tensor.takes(kernel) and math.min(g.M, g.N, g.K) >= LEAST
 end
@@ -93,7 +93,8 @@ function tensor.strides(config)
         local names = OF_PRODUCTS[node.op]
         if not names then return STRIDES[node.op] or {}, false end
         local kernel = { half = graph.is_half(graph.reads(node)[1]), arch = config.arch }
-        local computes = not node.behind and tensor.computes(op.gemm(node), kernel)
+        local dense = node.behind and names[1] == "y"
+        local computes = not dense and tensor.computes(op.gemm(node), kernel)
         return computes and names or {}, computes
     end
 end
