@@ -141,7 +141,7 @@ static void pack_all(queue *q, model *m) {
 }
 //% end
 
-//@ forward(forward, evaluation, chunked)
+//@ forward(forward, evaluation, chunked, branches)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
@@ -157,6 +157,9 @@ static void evaluate(queue *q, model *m, const batch *b) {
     forward(q, m, b);
 //% if evaluation.text ~= "" then
     $evaluation
+//% end
+//% if branches then
+    branches_join(q);
 //% end
 }
 
@@ -388,7 +391,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
 
 int $(name)_model_boundary(model *m, ga_err *e) { return commit(m, e); }
 
-//@ evaluations(name, chunked, statistics)
+//@ evaluations(name, chunked, statistics, branches)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
@@ -412,6 +415,9 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
     q.evaluates = true;
 //% end
     forward(&q, m, &b);
+//% if branches then
+    branches_join(&q);
+//% end
     GA_TRY(q.code);
     return finish_all(m, e);
 }
