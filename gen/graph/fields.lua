@@ -16,6 +16,9 @@ fields.graph = {
     evaluation = "body: those that follow `forward` where a micro-batch is measured, not trained on",
     boundary = "body: from the gradient of a cycle to the parameters of the next (update)",
     views = "body: copies of weights, made once per update (layout)",
+    branches = "how many branches its passes have (branch)", forks = "whether the forward pass has some (branch)",
+    joins = "whether nodes wait for one of them (sync)",
+    narrows = "whether an update writes copies of the trained parameters in 16 bits, too (layout)",
     iterations = "functions that nodes of `boundary` call: { name, steps, region, x, y, gram, square, ... } (update)",
     layers = "of the model, as applied: { name, kind, shape of the result, count of iterations, parameters of all of "
         .. "them, flops of one forward }",
@@ -143,6 +146,8 @@ fields.node = {
         .. "at[0] outside of loops; key: the parameter (chunks)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
+    branch = "the number of its branch, if it runs beside the nodes behind it (branch)",
+    joins = "the branches that it waits for (sync)", joined = "whether others wait for its branch (sync)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
 }
 

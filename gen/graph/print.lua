@@ -30,7 +30,9 @@ local function node_line(node)
         lines[#lines + 1] = value
         body = body .. "[" .. table.concat(lines, " ") .. "]"
     end
-    return ("%s%s <- %s(%s)"):format(node.barrier and "barrier; " or "",
+    local branch = node.branch and ("branch %d; "):format(node.branch)
+        or node.joins and ("join %s; "):format(table.concat(node.joins, ", ")) or ""
+    return ("%s%s%s <- %s(%s)"):format(branch, node.barrier and "barrier; " or "",
         table.concat(outs, ", "), body, table.concat(ins, ", "))
 end
 

@@ -10,7 +10,8 @@
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads by columns gets a
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
--- products read 16 bits, views have 16 bits, and all other weights of products get views too. Where products copy
+-- products read 16 bits, views have 16 bits, and all other weights of products get views too; an update may write these
+-- in the same sweep (config.narrows). Where products copy
 -- panels of a weight (config.panels), views are these panels: one for the products that read the weight's rows, one
 -- for those that read its columns. A convolution that the target gathers by octets (config.octets) has views of its
 -- weight in the order in which it and the gradient of its input read it.
@@ -319,6 +320,28 @@ function layout.narrow_views(g, config)
     end
 end
 
+-- Whether an update writes copies of all trained parameters in 16 bits beside them, where products read these views:
+-- each rank updates all parameters, element by element, and products read most of them.
+local function narrows(g, config, views)
+    local elements = 0
+    for _, view in ipairs(views) do elements = elements + graph.elements(view.shape) * view.param.count end
+    for _, group in g.groups:each() do
+        if group.rule.scope ~= "element" then return false end
+    end
+    return not g.sharded.state and not config.nvme and 2 * elements > g.trained_elements
+end
+
+-- Leaves out the nodes that make copies which an update writes.
+local function leave_copies(g, config)
+    local views = ordered.collect(graph.units(g), function(param) return param.used and param.views.narrow or nil end)
+    g.narrows = config.narrows and narrows(g, config, views)
+    if not g.narrows then return end
+    for _, view in ipairs(views) do view.def = nil end
+    g.views = ordered.collect(g.views, function(node)
+        return (node.body and node.body[1] or node).outs.y.tensor.def and node or nil
+    end)
+end
+
 -- Notes the handler of each trained parameter where handlers reduce over groups.
 local function set_handlers(g, config)
     g.handlers = config.handled and config.handlers or nil
@@ -357,7 +380,10 @@ function layout.run(g, config)
         pack_views(g, config)
         if config.octets then octet_views(g, config) end
     end
-    if g.half then layout.narrow_views(g, config) end
+    if g.half then
+        layout.narrow_views(g, config)
+        leave_copies(g, config)
+    end
     if not g.sharded.parameters then note_views(g, config) end
     return #g.views == 0 and not g.half
 end

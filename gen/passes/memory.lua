@@ -17,14 +17,15 @@ local ALIGN = 16
 
 local function aligned(n) return (n + ALIGN - 1) // ALIGN * ALIGN end
 
--- Blocks of one scope: first and last position at which each of its values is touched. Positions rise.
-local function touch(blocks, index, key, size, position)
+-- Blocks of one scope: first and last position at which each of its values is touched. Positions rise; a value that a
+-- branch touches stays up to a later one, `last`.
+local function touch(blocks, index, key, size, position, last)
     local block = index[key]
     if not block then
         block = { key = key, size = size, from = position, to = position }
         index[key], blocks[#blocks + 1] = block, block
     end
-    block.to = position
+    block.to = math.max(block.to, last or position)
 end
 
 -- Calls f(tensor) for each tensor that a node reads or writes, also inside a region.
@@ -74,10 +75,11 @@ local function size_of(t) return aligned(graph.places(t)) end
 local function plan_frame(region, context)
     local blocks, index = {}, {}
     for position, node in ipairs(region.body) do
+        local last = node.branch and #region.body
         each_touched(node, function(t)
             if t.kind == "value" and t.scope == region and not context.carry[t]
                 and not context.kept[t] then
-                touch(blocks, index, t, size_of(t), position)
+                touch(blocks, index, t, size_of(t), position, last)
             end
         end)
     end
@@ -86,18 +88,19 @@ local function plan_frame(region, context)
 end
 
 local function plan_timeline(g, context)
-    local blocks, index, position = {}, {}, 0
+    local blocks, index, position, last = {}, {}, 0, nil
     local function touch_value(t)
         local carry = context.carry[t]
         if carry then
-            touch(blocks, index, carry, size_of(t) * carry.slots, position)
+            touch(blocks, index, carry, size_of(t) * carry.slots, position, last)
         elseif t.kind == "value" and (not t.scope or context.kept[t]) then
-            touch(blocks, index, t, size_of(t) * (t.scope and t.scope.count or 1), position)
+            touch(blocks, index, t, size_of(t) * (t.scope and t.scope.count or 1), position, last)
         end
     end
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary } do
         for _, node in ipairs(body) do
             position = position + 1
+            last = node.branch and #g.forward + #g.evaluation + #g.backward
             if node.op == "times" then
                 touch(blocks, index, node, plan_frame(node, context), position)
             end
@@ -142,7 +145,8 @@ end
 
 -- Parameters, gradients, state: arrays over the flat space, or of a part of it. Views: an arena of their own.
 local function place_flat(g)
-    local views, all = 0, table.move(g.joints, 1, #g.joints, #g.params + 1, table.move(g.params, 1, #g.params, 1, {}))
+    local views = g.narrows and g.trained_elements // 2 or 0     -- behind the copies that an update writes
+    local all = table.move(g.joints, 1, #g.joints, #g.params + 1, table.move(g.params, 1, #g.params, 1, {}))
     for _, param in ipairs(all) do
         local function at(t, arena, flat)
             flat = flat or param.flat
@@ -161,8 +165,12 @@ local function place_flat(g)
             if param.state and param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
         for _, view in ordered.each(param.views) do
-            view.place = { arena = "views", offset = views, stride = size_of(view), slots = param.count }
-            views = views + size_of(view) * param.count
+            if view.def then
+                view.place = { arena = "views", offset = views, stride = size_of(view), slots = param.count }
+                views = views + size_of(view) * param.count
+            else
+                at(view, "views")
+            end
         end
     end
     return views

@@ -37,6 +37,7 @@ passes.list = {
     require "passes.chunks",       -- memory for parameters that are gathered before use
     require "passes.roles",        -- the roles that A needs
     require "passes.carries",      -- copies of initial values of loop carries
+    require "passes.branch",       -- gradients of parameters beside the backward pass (optional)
     require "passes.memory",       -- an arena and an offset for every tensor
     require "passes.placement",    -- which chunks lie in host memory
     (require "passes.sync"),       -- barriers between kernels that share memory

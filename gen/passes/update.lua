@@ -387,7 +387,9 @@ local function sweep(g, config, s, step)
     local context = updated(g, config, s)
     local more = of_matrix(g, context, s)
     if s.scales then more[#more + 1] = { "scales", s.scales } end
-    add_part(g, context, s, "", s.rule.statements, {}, step, { ins = more })
+    local copies = g.narrows and range(context, { "views", "narrow_w" }, "views", g.half, s.n, s.offset, s.stride)
+    add_part(g, context, s, "", s.rule.statements, {}, step, { ins = more,
+        outs = copies and { { "narrow_w", copies } } })
 end
 
 -- Running statistics that follow those of a whole cycle.

@@ -69,8 +69,8 @@ GA_KERNEL($threads$(tile.at_least)) $fn($params) {
 //% if c.drops then
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
 //% end
-    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, $(a.lies), B_TURNED,
-                      $(b.lies), $of>(
+    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), $(tile.deep), A_TURNED, $(a.lies),
+                      B_TURNED, $(b.lies), $of>(
         ring, a, b, size,
 //% if sums then
         [&](int n, const ga_few<float, 4> &total) {

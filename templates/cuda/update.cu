@@ -233,6 +233,19 @@ GA_KERNEL($threads) decide(step *all, const double *partials) {
     ga_copy(all, s);
 }
 
+//@ narrow_all(threads, half)
+/* narrow_all: the copies of all trained parameters in 16 bits, which updates write from then on. */
+GA_KERNEL($threads) narrow_all($half *copies, const real *w, ga_int64 count) {
+    enum { FEW = 4 };
+    for (ga_int64 first = ga_thread_first() * FEW; first < count; first += ga_thread_count() * FEW) {
+        const auto from = ga_read<FEW>(w + first);
+        ga_few<$half, FEW> to;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) to.at[k] = $(half)_narrow(from.at[k]);
+        ga_write(copies + first, to);
+    }
+}
+
 //@ scaler(growth_factor, backoff_factor, min_scale, max_scale, growth_interval, hysteresis)
 /* ga_scaler_take: how the scale of the loss moves, as runtime/loop/scaler.c has it. */
 GA_DEVICE void ga_scaler_take(bool overflow, double *scale, ga_int64 *growth_step, ga_int64 *hysteresis_step) {

@@ -92,7 +92,7 @@ static int open_memory(model *m, ga_err *e) {
     return 0;
 }
 
-//@ open_device(device_arenas, arenas, parallel, left, gathered, here)
+//@ open_device(device_arenas, arenas, parallel, branches, joins, left, gathered, here)
 /* Host memory that the device reads by itself: an arena like the others, made and released by the
  * driver. */
 static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
@@ -128,6 +128,13 @@ static int open_device(model *m, ga_err *e) {
     GA_TRY(ga_device_stream(m->device, &m->reducing, e));
     GA_TRY(ga_device_event(m->device, &m->forked, e));
     GA_TRY(ga_device_event(m->device, &m->joined, e));
+//% end
+//% if branches then
+    GA_TRY(ga_device_stream(m->device, &m->beside, e));
+    GA_TRY(ga_device_event(m->device, &m->parted, e));
+//% end
+//% if joins then
+    for (int i = 0; i < $branches; i++) GA_TRY(ga_device_event(m->device, &m->ended[i], e));
 //% end
 //% if left > 0 then
     for (int i = 0; i < $left; i++) GA_TRY(ga_device_event(m->device, &m->left[i], e));

@@ -1,6 +1,6 @@
 // step: step.c, where the host sends the calls of kernels to a device.
 
-//@ head(header, sharing, twins, statistics)
+//@ head(header, sharing, twins, statistics, branches, joins)
 $header
 #include "model.h"
 
@@ -20,17 +20,32 @@ typedef struct queue {
 //% end
     int code;
     ga_err *e;
+//% if branches then
+    ga_cuda_stream beside; /* for calls that run beside others */
+    ga_event parted;
+//% end
+//% if joins then
+    const ga_event *ended;
+    bool apart[$branches]; /* sent, and nothing waits for it yet */
+//% end
 //% if statistics then
     bool evaluates; /* no training: ranks have other numbers of batches, and gather nothing */
 //% end
 } queue;
 
 static queue queue_of(model *m, ga_err *e) {
+    return (queue){
+        .device = m->device, .stream = m->stream, .kernels = m->kernels, .e = e,
 //% if twins then
-    return (queue){.device = m->device, .stream = m->stream, .kernels = m->kernels, .twins = &m->twins, .e = e};
-//% else
-    return (queue){.device = m->device, .stream = m->stream, .kernels = m->kernels, .e = e};
+        .twins = &m->twins,
 //% end
+//% if branches then
+        .beside = m->beside, .parted = m->parted,
+//% end
+//% if joins then
+        .ended = m->ended,
+//% end
+    };
 }
 
 //% if sharing then
@@ -60,6 +75,43 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
 }
 
+//@ branch(joins)
+static void change_streams(queue *q) {
+    const ga_cuda_stream other = q->beside;
+    q->beside = q->stream;
+    q->stream = other;
+}
+
+/* Calls between branch_begin and branch_end run behind all calls before them, and beside those that follow, until a
+ * join waits for them. Branches run one behind the other. */
+static void branch_begin(queue *q) {
+    order(q, q->parted, q->stream, q->beside);
+    change_streams(q);
+}
+
+static void branch_end(queue *q) { change_streams(q); }
+
+//% if joins then
+/* Marks the end of a branch for which a join waits. */
+static void branch_mark(queue *q, int branch) {
+    if (q->code == 0) q->code = ga_device_record(q->device, q->ended[branch], q->stream, q->e);
+    q->apart[branch] = true;
+}
+
+static void branch_join(queue *q, int branch) {
+    if (q->apart[branch] && q->code == 0) q->code = ga_device_wait(q->device, q->stream, q->ended[branch], q->e);
+    q->apart[branch] = false;
+}
+
+//% end
+/* Waits for all branches. */
+static void branches_join(queue *q) {
+    order(q, q->parted, q->beside, q->stream);
+//% if joins then
+    memset(q->apart, 0, sizeof q->apart);
+//% end
+}
+
 //@ includes(statistics)
 //% if statistics then
 static ga_address gather_statistics(queue *q, model *m, ga_address first, ga_address second, int channels,
@@ -69,13 +121,27 @@ static ga_address gather_statistics(queue *q, model *m, ga_address first, ga_add
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
-//@ views(view_calls)
+//@ views(view_calls, packs, narrows)
+//% if packs then
 /* Copies of weights in the layout that kernels read, made once per update. */
 static void pack_views(queue *q, model *m) {
     $view_calls
 }
+//% end
+//% if packs and narrows then
 
-//@ forward(forward, evaluation, chunked)
+//% end
+//% if narrows then
+/* All copies of weights: those in 16 bits, too, which an update writes beside the parameters. */
+static void pack_all(queue *q, model *m) {
+    narrow_all(q, m->device_memory[DEVICE_VIEWS], m->device_w, TRAINED);
+//% if packs then
+    pack_views(q, m);
+//% end
+}
+//% end
+
+//@ forward(forward, evaluation, chunked, branches)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
@@ -91,6 +157,9 @@ static void evaluate(queue *q, model *m, const batch *b) {
     forward(q, m, b);
 //% if evaluation.text ~= "" then
     $evaluation
+//% end
+//% if branches then
+    branches_join(q);
 //% end
 }
 
@@ -125,7 +194,7 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
     backward(q, m, &b, role);
 }
 
-//@ boundary(boundary_calls, filed)
+//@ boundary(boundary_calls, filed, packs)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
 //% if filed then
@@ -137,7 +206,9 @@ static void boundary(queue *q, model *m) {
 /* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
+//% if packs then
     pack_views(q, m);
+//% end
 }
 //% end
 
@@ -320,7 +391,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
 
 int $(name)_model_boundary(model *m, ga_err *e) { return commit(m, e); }
 
-//@ evaluations(name, chunked, statistics)
+//@ evaluations(name, chunked, statistics, branches)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
@@ -344,12 +415,15 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
     q.evaluates = true;
 //% end
     forward(&q, m, &b);
+//% if branches then
+    branches_join(&q);
+//% end
     GA_TRY(q.code);
     return finish_all(m, e);
 }
 //% end
 
-//@ averages(name, sharded, gathers, placed)
+//@ averages(name, sharded, gathers, placed, pack)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
 //% if sharded then
@@ -366,11 +440,11 @@ int $(name)_model_exchange(model *m, ga_err *e) {
 //% else
     exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
 //% end
-    pack_views(q, m);
+    $pack(q, m);
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists, some)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split, lists, some, pack)
 //% if some then
 /* Copies what lies `there`, on the device, of an array of which the host has the elements `here`. */
 static int upload(model *m, ga_address device, const ga_shard *there, const real *host, const ga_shard *here,
@@ -426,7 +500,7 @@ int $(name)_model_refresh(model *m, ga_err *e) {
 //% elseif parallel then
     sum_small(&q, m, 0, SMALL, LARGEST);
 //% end
-    pack_views(&q, m);
+    $pack(&q, m);
     GA_TRY(q.code);
     GA_TRY(finish_all(m, e));
     for (int what = 0; what < GRAPHS && !m->eager; what++) GA_TRY(capture(m, what, e));

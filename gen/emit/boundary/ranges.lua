@@ -54,7 +54,7 @@ local function array_of(g, item, device)
         return state, g.states:get(state).dense and dense or "state_" .. state
     end
     if item == "g" and g.sharded.gradients or item == "w" and g.sharded.parameters then return item, "shard" end
-    if item == "w" or item == "g" then return item, "flat" end
+    if item == "w" or item == "g" or item == "narrow_w" then return item, "flat" end
     if IN_PARTIALS[item] then return "partials", item end
 end
 

@@ -279,8 +279,9 @@ local function kernels_before(g, config, context, group, r, l)
         scales_kernel(g, config, context, group, before, l, sums) }
 end
 
--- The lines that read neighbours of each array, and those that write the changed ones.
-local function neighbours(kernel, writes)
+-- The lines that read neighbours of each array, and those that write the changed ones. half: the type of copies that
+-- are written beside the parameters, or nil.
+local function neighbours(kernel, writes, half)
     local reads, stores = {}, {}
     for _, operand in ipairs(kernel.operands) do
         local name, item = operand[2]:match "%*run_([%w_]+)$", operand[1]:match "[%w_]+$"
@@ -291,6 +292,12 @@ local function neighbours(kernel, writes)
             end
         end
     end
+    if half then
+        add_operand(kernel, "narrow_w", half .. " *run_narrow_w")
+        kernel.traffic = kernel.traffic + 0.5
+        reads[#reads + 1] = ("ga_few<%s, FEW> of_narrow_w;"):format(half)
+        stores[#stores + 1] = "ga_write(run_narrow_w + first, of_narrow_w);"
+    end
     return block_of(reads), block_of(stores)
 end
 
@@ -299,8 +306,10 @@ local function few_kernel(g, config, context, kernel, body, few)
     local lines = element_access(g, config, kernel, body.writes, body.lines, true)
     table.move(body.lines, 1, #body.lines, #lines + 1, lines)
     table.move(body.stores, 1, #body.stores, #lines + 1, lines)
+    local half = g.narrows and g.half
+    lines[#lines + 1] = half and ("of_narrow_w.at[k] = %s_narrow(of_w.at[k]);"):format(half) or nil
+    local reads, writes = neighbours(kernel, body.writes, half)
     last_operands(kernel)
-    local reads, writes = neighbours(kernel, body.writes)
     local used = table.concat(lines, "\n")
     local kept = used:find("s->", 1, true) ~= nil and not used:find "s%->%w+%[%l"       -- those of a table stay there
     return update.render(g, kernel, config, context, "sweep_few", "elements", {

@@ -183,8 +183,8 @@ function memory.render(g, config, facts, context, header)
         g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields), { address = address }) },
         { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
-            parallel = own.parallel, left = windows.events(g), gathered = chunks.events(g),
-            here = placed.is_mixed(g) and #g.buckets or 0 } }
+            parallel = own.parallel, branches = g.branches or false, joins = g.joins or false,
+            left = windows.events(g), gathered = chunks.events(g), here = placed.is_mixed(g) and #g.buckets or 0 } }
             or { "open", { arenas = arena_rows(facts, false) } },
         #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(

@@ -162,7 +162,9 @@ local function lines_of(body, exchanges, pad, out, target)
     for i, node in ipairs(body) do
         if exchanges then append(needs_of(node, names, target)) end
         append(gathers_of(node, names, target))
-        local before = body[i - 1]
+        local before, behind = body[i - 1], body[i + 1]
+        for _, number in ipairs(node.joins or {}) do append { target.branch.joins:format(number - 1) } end
+        if node.branch and not (before and before.branch) then append { target.branch.begins } end
         if waits(node, target) and not (before and before.op ~= "times") then append { target.barrier } end
         if node.op == "times" then
             append(opening_of(node, target))
@@ -175,8 +177,12 @@ local function lines_of(body, exchanges, pad, out, target)
             append { "}" }
         else
             local print = node.kernel.print or kernels.call
-            local waiting = target.barrier and (node.fence or waits(body[i + 1], target))
+            local waiting = target.barrier and (node.fence or waits(behind, target))
             out[#out + 1] = print(node.kernel, pad, target, waiting and " " .. target.barrier or "")
+        end
+        if node.branch and not (behind and behind.branch) then
+            if node.joined then append { target.branch.marks:format(node.branch - 1) } end
+            append { target.branch.ends }
         end
         if exchanges then append(starts_of(node, exchanges, names, target)) end
     end
@@ -199,6 +205,7 @@ function step.backward_lines(g, body, target)
         out[#out + 1] = target.barrier
     end
     lines_of(body, exchanges, "", out, target)
+    if g.branches then out[#out + 1] = target.branch.all end
     if g.sharded.gradients and not target.barrier then
         out[#out + 1] = target.services.buckets_finish.call .. " // a graph ends with all of its work"
     end

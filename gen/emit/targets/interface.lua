@@ -36,6 +36,7 @@ interface.fields = {
         .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
     field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "
         .. "one", true),
+    field("narrows", "boolean", "whether a sweep may write copies of parameters in 16 bits (passes/layout.lua)", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
     field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "
@@ -81,6 +82,8 @@ interface.fields = {
     field("worker", "string", "the first argument of each call"),
     field("worker_parameter", "string", "its declaration"),
     field("barrier", "string", "the call that waits for all workers; nil: kernels run one behind the other", true),
+    field("branch", "table", "{ begins, ends, marks, joins, all }: the calls around those that run beside others; "
+        .. "that mark the end of branch %d, and wait for it, or for all; nil: none do", true),
     field("named", "function", "(tensor): the declaration of the address of a value with a name of its own in "
         .. "an iteration"),
     field("pointer", "function", "(tensor): the address of a tensor"),

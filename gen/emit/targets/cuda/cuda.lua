@@ -12,6 +12,8 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     nothing = "(void)q, (void)m, (void)b;", no_views = "(void)q, (void)m;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     move_step = "q, m->block",
+    branch = { begins = "branch_begin(q);", marks = "branch_mark(q, %d);", ends = "branch_end(q);", joins = "branch_join(q, %d);",
+        all = "branches_join(q);" },
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c_text.adds, wrap = c_text.wrap }
@@ -42,7 +44,10 @@ end
 local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 
 --- The address of a whole array, { kind, name }.
-function cuda.array(array) return "m->device_" .. (array[1] == "state" and "state_" or "") .. array[2] end
+function cuda.array(array)
+    if array[1] == "views" then return "m->device_memory[DEVICE_VIEWS]" end
+    return "m->device_" .. (array[1] == "state" and "state_" or "") .. array[2]
+end
 
 --- The expression of the address of a tensor, in a host function with `model *m` and `batch *b`.
 function cuda.pointer(t)

@@ -15,7 +15,7 @@ local function size_of(t, real) return graph.is_half(t) and 2 or t.dtype ~= "i32
 local function is_aligned(t)
     local place = t.place
     if not place or place.arena == "step" or place.arena == "sums" then return false end
-    return place.offset % 16 == 0 and (place.stride or 0) % 16 == 0
+    return place.offset % 4 == 0 and (place.stride or 0) % 4 == 0
 end
 
 --- How many elements of the flat space a sweep of an update moves at once: all ranges and their parts begin and end at

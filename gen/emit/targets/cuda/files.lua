@@ -93,6 +93,11 @@ local function model_fields(g, config)
         common[#common + 1] = "ga_twin_state twin_states[TWINS];"
     end
     table.move(common, 1, #common, #list + 1, list)
+    if g.branches then
+        list[#list + 1] = "ga_cuda_stream beside;           /* calls beside those of stream */"
+        list[#list + 1] = "ga_event parted;                 /* where a branch begins */"
+        list[#list + 1] = g.joins and ("ga_event ended[%d];              /* behind each */"):format(g.branches) or nil
+    end
     if config.mode.ranks then
         local ranks = {
             "ga_nccl *nccl;",

@@ -21,6 +21,7 @@ local statistics = require "emit.program.statistics"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
+local transfers = require "emit.targets.cuda.transfers"
 local update = require "emit.boundary.update"
 local windows = require "emit.boundary.windows"
 
@@ -148,6 +149,10 @@ local function boundary_kernels(g, config, context, found)
         list[#list].more = { "int count" }
     end
     list[#list + 1] = found.exchange
+    if g.narrows then
+        add("narrow_all", { threads = THREADS }, { g.half .. " *copies", "const real *w", "ga_int64 count" },
+            { threads = THREADS, half = text.ident(g.half) })
+    end
     if batchnorm.moves(g) then
         local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
         local head = cuda.open("batchnorm_move", launch)
@@ -306,45 +311,6 @@ local function launch_text(kernels, context, header)
         over .. table.concat(functions, "\n") }, "\n")
 end
 
--- Copies of the arrays of an update to the device (up) or back from it.
-local function transfers(g, up)
-    local out, verb = {}, up and "upload" or "download"
-    local function add(name, here, elements, type_name)
-        local device = "m->device_" .. name
-        out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
-            verb, up and device or here, up and here or device, type_name or "real", elements)
-    end
-    -- of a rank's part of an array, `shard`, what lies on the device
-    local function add_part(name, here, shard, array)
-        local there = placed.on_device(g, array)
-        if there == nil then return add(name, here, ("(size_t)m->%s.elements"):format(shard)) end
-        local host, device = here .. ", &m->" .. shard, ("m->device_%s, &m->%s"):format(name, there)
-        out[#out + 1] = there and cuda.wrap("", ("GA_TRY(%s("):format(verb),
-            { "m", up and device or host, up and host or device, "e" }, "));") or nil
-    end
-    if not g.sharded.parameters then add("w", "m->flat_w", "FLAT") end
-    if g.sharded.parameters then add_part("w", "m->flat_w", "division.own", "parameters") end
-    if g.sharded.parameters and chunks.has_untrained(g) then add("untrained", "m->untrained", "(FLAT - TRAINED)") end
-    if not g.sharded.gradients then add("g", "m->flat_g", "SUMMED", g.half_sums and "bf16" or nil) end
-    if g.sharded.gradients then add_part("g", "m->flat_g", "division.own", "gradients") end
-    if g.sharded.gradients and g.summed_elements > g.trained_elements then
-        add("collected", "m->collected", "(SUMMED - TRAINED)")
-    end
-    if g.residues then add("residue", "m->flat_residue", "SUMMED") end
-    for _, name in ipairs(g.state_names) do
-        local state, field = g.states:get(name), "state_" .. name
-        if g.state_file and state.dense then
-            add(field, "m->" .. field, "(size_t)ga_state_file_held(m->state_file)")
-        elseif g.sharded.state then
-            add_part(field, "m->" .. field, state.dense and "division.own" or "shard_" .. field, field)
-        else
-            add(field, "m->" .. field, state.dense and "TRAINED" or state.elements)
-        end
-    end
-    if #out == 0 and not up then out[1] = "(void)m, (void)e; /* all of it lies in host memory */" end
-    return block_of(out)
-end
-
 --- All kernels, including those of the boundary, in the order of kernels.cu.
 function cuda_step.kernels(g, config, context, found)
     if placed.is_used(g) then context.host_updates = host_update.part(g) end
@@ -427,13 +393,17 @@ local function host_part(g, context)
         { after = graphs.has_after(g) })
 end
 
+-- The function that makes all copies of weights.
+local function pack_of(g) return text.ident(g.narrows and "pack_all" or "pack_views") end
+
 -- How an evaluation gets the averages of the parameters.
 local function averages(g, config, context)
     if not g.states:has "ema" then return false end
     local name, sharded = text.ident(config.name), g.sharded.state or false
     local gathers = sharded and not g.sharded.parameters
     if not g.state_file then
-        return { "averages", { name = name, sharded = sharded, gathers = gathers, placed = placed.is_used(g) } }
+        return { "averages", { name = name, sharded = sharded, gathers = gathers, placed = placed.is_used(g),
+            pack = pack_of(g) } }
     end
     return sections.block(context.template("program_cuda/state_file.c"), "averages", { name = name,
         average = ordered.find(g.state_names, "ema") - 1, gathers = gathers,
@@ -448,30 +418,34 @@ local function step_text(g, config, context, header)
     local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
     local hosted = filed or placed.is_used(g)
-    local twins = #hopper.of(context.kernels) > 0
+    local twins, narrows, branches = #hopper.of(context.kernels) > 0, g.narrows or false, g.branches or false
+    local packs, joins = not narrows or #g.views > 0, g.joins or false
     local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing,
-            twins = twins, statistics = config.sync_batchnorm } },
-        ranks and { "order", {} }, { "includes", { statistics = config.sync_batchnorm } },
+            twins = twins, statistics = config.sync_batchnorm, branches = branches, joins = joins } },
+        (ranks or branches) and { "order", {} }, branches and { "branch", { joins = joins } },
+        { "includes", { statistics = config.sync_batchnorm } },
         b.ranges, b.cut, exchanges(g, config, context, b.buckets),
-        { "views", { view_calls = b.view_calls } }, b.iterations,
-        { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
+        { "views", { view_calls = b.view_calls, packs = packs, narrows = narrows } }, b.iterations,
+        { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked,
+            branches = g.forks or false } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, sweep,
-        { "boundary", { boundary_calls = calls, filed = filed } },
+        { "boundary", { boundary_calls = calls, filed = filed, packs = packs } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
         { "graphs", { play_cases = play, micro_cases = micro } },
         host_part(g, context), { "transfers", { parallel = ranks, hosted = hosted } },
         { "starts", { cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "cycle", { name = name, hosted = hosted } }, { "micro_step", { name = name } },
-        { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm } },
+        { "evaluations", { name = name, chunked = chunked, statistics = config.sync_batchnorm,
+            branches = g.forks or false } },
         averages(g, config, context),
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.weights_first(g, config),
-            lists = g.handlers and #config.rank_groups or 0, some = placed.has_some(g) } },
+            lists = g.handlers and #config.rank_groups or 0, some = placed.has_some(g), pack = pack_of(g) } },
     }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
         { "load", { name = name, sharing = sharing, twins = twins } },
     })

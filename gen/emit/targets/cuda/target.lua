@@ -18,7 +18,7 @@ local tensor_conv = require "emit.targets.cuda.tensor_conv"
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false, gathers = true, rank_groups = true,
-    ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
+    ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep, narrows = true,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true,
         conv2d = true, conv2d_dx = true, batchnorm = true, norm_dx = true },
     drops = { linear = true, linear_in_out = true },

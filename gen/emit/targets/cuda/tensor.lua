@@ -14,26 +14,32 @@ local ceil = launches.ceil
 --- The least compute capability with these instructions.
 tensor.ARCH = 80
 
--- The least rows, columns and terms of a product: those of an instruction. Most multiplications of such a product are
--- by zeros, but fewer instructions than those of threads.
-local LEAST = 16
+-- The least rows, columns and terms of a product: half of those of an instruction, eight neighbours of a result. Most
+-- multiplications of such a product are by zeros, but fewer instructions than those of threads.
+local LEAST = 8
 
 -- Elements of 16 bits in the 16 bytes of a copy.
 local CHUNK = 8
 
--- rows, columns: of a tile; down, across: the warps of its block. The ring of the largest takes 96 KiB of shared
--- memory, which each device with tensor cores has; its sums leave no registers to hold the elements of odd rows.
+-- rows, columns: of a tile; down, across: the warps of its block, or of each of its `deep` teams. The ring of the
+-- largest takes 96 KiB of shared memory, which each device with tensor cores has; its sums leave no registers to hold
+-- the elements of odd rows.
 local TILES = {
-    { rows = 128, columns = 256, down = 2, across = 4, whole = true },
-    { rows = 128, columns = 128, down = 2, across = 4 },
-    { rows = 64, columns = 64, down = 2, across = 2 },
+    { rows = 128, columns = 256, down = 2, across = 4, deep = 1, whole = true },
+    { rows = 128, columns = 128, down = 2, across = 4, deep = 1 },
+    { rows = 64, columns = 64, down = 2, across = 2, deep = 1 },
 }
+
+-- The tile where there are few of them and a sum is long, from so many terms on: the time of such a product is that of
+-- one slice behind the other, so each warp of a block has every eighth slice, and their sums are added up.
+local DEEP = { rows = 32, columns = 32, down = 1, across = 1, deep = 8 }
+local LONG, FEW = 256, 96
 
 --- Blocks that keep a device with 100 or so multiprocessors busy.
 tensor.ENOUGH = 96
 
--- As in tensor_slices.cu: terms of a slice, slices in shared memory.
-local DEPTH, STAGES = 32, 4
+-- As in tensor_slices.cu: terms of a slice, slices in shared memory, those of a team.
+local DEPTH, STAGES, DEEP_STAGES = 32, 4, 3
 
 local function takes(half, arch) return half and (arch or tensor.ARCH) >= tensor.ARCH end
 
@@ -50,6 +56,7 @@ local function blocks_of(tile, g) return ceil(g.M, tile.rows) * ceil(g.N, tile.c
 
 -- The largest tile of which there are enough, else the smallest one. odd: whether an operand has odd rows.
 local function tile_of(g, odd)
+    if g.K >= LONG and blocks_of(TILES[#TILES], g) < FEW then return DEEP end
     for _, tile in ipairs(TILES) do
         if blocks_of(tile, g) >= tensor.ENOUGH and not (odd and tile.whole) then return tile end
     end
@@ -69,7 +76,7 @@ local function operands_of(g)
     return { a = operand(g.a_row, g.a_col, g.M, g.K), b = operand(g.b_col, g.b_row, g.N, g.K) }
 end
 
---- Whether a product (op.gemm's table) is computed on tensor cores: one of 16 rows, columns and terms or more.
+--- Whether a product (op.gemm's table) is computed on tensor cores: one of 8 rows, columns and terms or more.
 function tensor.computes(g, kernel)
     return tensor.takes(kernel) and math.min(g.M, g.N, g.K) >= LEAST
 end
@@ -86,7 +93,8 @@ function tensor.strides(config)
         local names = OF_PRODUCTS[node.op]
         if not names then return STRIDES[node.op] or {}, false end
         local kernel = { half = graph.is_half(graph.reads(node)[1]), arch = config.arch }
-        local computes = not node.behind and tensor.computes(op.gemm(node), kernel)
+        local dense = node.behind and names[1] == "y"
+        local computes = not dense and tensor.computes(op.gemm(node), kernel)
         return computes and names or {}, computes
     end
 end
@@ -113,7 +121,7 @@ function tensor.sizes(g, kernel)
 end
 
 --- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
----   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
+---   tile.rows, tile.columns        of a block; tile.down, tile.across: the warps of each of its tile.deep teams
 ---   tile.at_least                  blocks of a multiprocessor: four of a small one with draws, as NVRTC would spill a
 ---                                  register to have five
 ---   a.turned, a.lies               whether rows of memory hold one term each; how they lie (tensor_slices.cu);
@@ -128,8 +136,9 @@ function tensor.product(g, kernel, has_bias, sums, drops)
     local a, b = operands.a, operands.b
     local tile = tile_of(g, a.odd or b.odd)
     kernel.matrix = true
-    kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
-        shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
+    local stages = tile.deep > 1 and DEEP_STAGES or STAGES
+    kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across * tile.deep,
+        arch = tensor.ARCH, shared = (tile.rows + tile.columns) * DEPTH * tile.deep * stages * 2 }
     local at_least = text.block(drops and kernel.launch.threads == 128 and ", 4" or "")
     local list = { tile = ordered.copy(tile, { at_least = at_least }),
         a = spelled(a), b = spelled(b),
