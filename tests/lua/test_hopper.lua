@@ -461,7 +461,7 @@ add("the plan predicts products with a twin by the rate of the twin", function(t
     t.near(found.b_forward, 2 * 1280 * 1024 * 1024 / 540e12 * 1e6, 1e-9)
     local parts
     for _, arena in ipairs(plan.arenas) do parts = arena.name == "device_parts" and arena.bytes or parts end
-    t.equal(parts, 1280 // 256 * 1024 * 4)      -- of the sums of the gradient over rows: no pile of tiles is shared
+    t.equal(parts, 2 * 1024 * 4)        -- of the sums of the gradient over rows: no pile of tiles is shared
     for _, arch in ipairs { 80, 100 } do
         t.write(spec, (host.read(spec):gsub('\ntarget [^\n]*', ('\ntarget { "cuda", arch = %d }'):format(arch))))
         for _, arena in ipairs(programs.plan({ spec = spec }).arenas) do assert(arena.name ~= "device_parts") end
