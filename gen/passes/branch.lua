@@ -16,19 +16,17 @@ local graph = require "graph.graph"
 local branch = { name = "branch", optional = true,
     doc = "gradients of parameters beside the backward pass, in small programs" }
 
--- Operations of a micro-step from which on kernels fill a device by themselves.
-local MANY = 1e11
-
-local function operations(body, ops)
-    local count = 0
+-- Whether a kernel has so many operations that it fills a device by itself.
+local function is_large(body, config)
     for _, node in ipairs(body) do
         if node.op == "times" then
-            count = count + node.count * operations(node.body, ops)
-        elseif node.statements or ops[node.op] then             -- else it copies carried values
-            count = count + cost(node, ops).flops
+            if is_large(node.body, config) then return true end
+        elseif (node.statements or config.ops[node.op])         -- else it copies carried values
+            and cost(node, config.ops).flops >= config.branches then
+            return true
         end
     end
-    return count
+    return false
 end
 
 -- Whether a node writes gradients of parameters, or the sums of a cycle, alone.
@@ -78,10 +76,8 @@ local function mark(g, body, last, early)
 end
 
 function branch.run(g, config)
-    local ops, last = config.ops, #g.backward
-    if not config.branches or g.ranks or operations(g.forward, ops) + operations(g.backward, ops) >= MANY then
-        return true
-    end
+    local last = #g.backward
+    if not config.branches or g.ranks or is_large(g.forward, config) or is_large(g.backward, config) then return true end
     local early, moved = move_first(g)
     mark(g, g.forward, #g.forward, early)
     g.forks = g.branches ~= nil

@@ -84,6 +84,8 @@ interface.fields = {
     field("barrier", "string", "the call that waits for all workers; nil: kernels run one behind the other", true),
     field("branch", "table", "{ begins, ends, marks, joins, all }: the calls around those that run beside others; "
         .. "that mark the end of branch %d, and wait for it, or for all; nil: none do", true),
+    field("branches", "number", "operations of the smallest kernel beside which none runs: programs with one have no "
+        .. "branches; nil: no program has", true),
     field("named", "function", "(tensor): the declaration of the address of a value with a name of its own in "
         .. "an iteration"),
     field("pointer", "function", "(tensor): the address of a tensor"),

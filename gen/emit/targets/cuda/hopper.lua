@@ -17,6 +17,7 @@ local TALL, WIDE, NARROW, DEEP, PART_ROWS = 128, 256, 192, 64, 16
 
 -- Operations of the smallest kernel with a twin: one that takes some microseconds.
 local LEAST = 1e9
+hopper.LEAST = LEAST
 
 -- Blocks of a product: the multiprocessors of an H100 or H200. They are the same on each device, as bits depend on
 -- their number. The parts of shared piles cost as much time as so many slices of a tile.

@@ -8,6 +8,7 @@ local cuda_ops = require "emit.targets.cuda.ops"
 local cuda_step = require "emit.targets.cuda.step"
 local few = require "emit.targets.cuda.few"
 local graphs = require "emit.targets.cuda.graphs"
+local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 local rates = require "emit.targets.cuda.rates"
@@ -32,5 +33,5 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     loader_memory = "pinned", turns = tensor.turns,
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
     graph_sizes = graphs.sizes, graph_facts = graphs.facts, rates = rates.of,
-    ranks_library = "NCCL",
+    ranks_library = "NCCL", branches = hopper.LEAST,       -- twins share memory for parts of their results
 })
