@@ -61,7 +61,7 @@ local function move_first(g)
     return early, place > 1
 end
 
--- Numbers the branches of a body up to its node number `last`: neighbours are one. early: nodes that belong to one, too.
+-- Numbers the branches of a body up to its node number `last`: neighbours are one. early: nodes that are in one, too.
 local function mark(g, body, last, early)
     local before
     for i = 1, last do
