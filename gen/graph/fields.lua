@@ -16,7 +16,8 @@ fields.graph = {
     evaluation = "body: those that follow `forward` where a micro-batch is measured, not trained on",
     boundary = "body: from the gradient of a cycle to the parameters of the next (update)",
     views = "body: copies of weights, made once per update (layout)",
-    branches = "how many branches the backward pass has (branch)", joins = "whether nodes wait for one of them (sync)",
+    branches = "how many branches its passes have (branch)", forks = "whether the forward pass has some (branch)",
+    joins = "whether nodes wait for one of them (sync)",
     narrows = "whether an update writes copies of the trained parameters in 16 bits, too (layout)",
     iterations = "functions that nodes of `boundary` call: { name, steps, region, x, y, gram, square, ... } (update)",
     layers = "of the model, as applied: { name, kind, shape of the result, count of iterations, parameters of all of "

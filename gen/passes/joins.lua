@@ -1,4 +1,4 @@
--- joins: which nodes of the backward pass wait for which branches (passes/branch.lua): those that touch memory which a
+-- joins: which nodes wait for which branches (passes/branch.lua): those that touch memory which a
 -- node of a branch writes, or write memory that it reads. Branches follow each other on one stream, so a node that
 -- waits for one has waited for all before it. A loop body is walked twice, as in pass sync.
 local conflicts = require "passes.conflicts"
@@ -45,12 +45,18 @@ local function along(body, open, loop, walk)
     end
 end
 
---- Sets `joins` and `joined` of the nodes of the backward pass.
+--- Sets `joins` and `joined` of nodes. Behind the forward pass comes the evaluation or the backward pass.
 return function(g)
-    local joined = {}
-    along(g.backward, {})
-    graph.walk(g.backward, function(node)
-        for _, number in ipairs(node.joins or {}) do joined[number], g.joins = true, true end
-    end)
-    graph.walk(g.backward, function(node) node.joined = joined[node.branch or 0] end)
+    local joined, open = {}, {}
+    along(g.forward, open)
+    along(g.evaluation, table.move(open, 1, #open, 1, {}))
+    along(g.backward, open)
+    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
+        graph.walk(body, function(node)
+            for _, number in ipairs(node.joins or {}) do joined[number], g.joins = true, true end
+        end)
+    end
+    for _, body in ipairs { g.forward, g.backward } do
+        graph.walk(body, function(node) node.joined = joined[node.branch or 0] end)
+    end
 end

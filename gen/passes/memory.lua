@@ -17,14 +17,15 @@ local ALIGN = 16
 
 local function aligned(n) return (n + ALIGN - 1) // ALIGN * ALIGN end
 
--- Blocks of one scope: first and last position at which each of its values is touched. Positions rise.
-local function touch(blocks, index, key, size, position)
+-- Blocks of one scope: first and last position at which each of its values is touched. Positions rise; a value that a
+-- branch touches stays up to a later one, `last`.
+local function touch(blocks, index, key, size, position, last)
     local block = index[key]
     if not block then
         block = { key = key, size = size, from = position, to = position }
         index[key], blocks[#blocks + 1] = block, block
     end
-    block.to = math.max(block.to, position)
+    block.to = math.max(block.to, last or position)
 end
 
 -- Calls f(tensor) for each tensor that a node reads or writes, also inside a region.
@@ -73,12 +74,12 @@ local function size_of(t) return aligned(graph.places(t)) end
 -- Plans the frame of one region; places get absolute offsets when the frame has its own.
 local function plan_frame(region, context)
     local blocks, index = {}, {}
-    for i, node in ipairs(region.body) do
-        local position = node.branch and #region.body or i      -- what a branch reads stays
+    for position, node in ipairs(region.body) do
+        local last = node.branch and #region.body
         each_touched(node, function(t)
             if t.kind == "value" and t.scope == region and not context.carry[t]
                 and not context.kept[t] then
-                touch(blocks, index, t, size_of(t), position)
+                touch(blocks, index, t, size_of(t), position, last)
             end
         end)
     end
@@ -87,25 +88,24 @@ local function plan_frame(region, context)
 end
 
 local function plan_timeline(g, context)
-    local blocks, index, position = {}, {}, 0
+    local blocks, index, position, last = {}, {}, 0, nil
     local function touch_value(t)
         local carry = context.carry[t]
         if carry then
-            touch(blocks, index, carry, size_of(t) * carry.slots, position)
+            touch(blocks, index, carry, size_of(t) * carry.slots, position, last)
         elseif t.kind == "value" and (not t.scope or context.kept[t]) then
-            touch(blocks, index, t, size_of(t) * (t.scope and t.scope.count or 1), position)
+            touch(blocks, index, t, size_of(t) * (t.scope and t.scope.count or 1), position, last)
         end
     end
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary } do
-        local before = position
-        for i, node in ipairs(body) do
-            position = before + (node.branch and #body or i)
+        for _, node in ipairs(body) do
+            position = position + 1
+            last = node.branch and #g.forward + #g.evaluation + #g.backward
             if node.op == "times" then
                 touch(blocks, index, node, plan_frame(node, context), position)
             end
             each_touched(node, touch_value)
         end
-        position = before + #body
         if body == g.evaluation and g.output then touch_value(g.output) end -- it is there to be read
     end
     return blocks, pack(blocks)

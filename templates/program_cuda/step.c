@@ -75,43 +75,6 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
 }
 
-//@ branch(joins)
-static void change_streams(queue *q) {
-    const ga_cuda_stream other = q->beside;
-    q->beside = q->stream;
-    q->stream = other;
-}
-
-/* Calls between branch_begin and branch_end run behind all calls before them, and beside those that follow, until a
- * join waits for them. Branches run one behind the other. */
-static void branch_begin(queue *q) {
-    order(q, q->parted, q->stream, q->beside);
-    change_streams(q);
-}
-
-static void branch_end(queue *q) { change_streams(q); }
-
-//% if joins then
-/* Marks the end of a branch for which a join waits. */
-static void branch_mark(queue *q, int branch) {
-    if (q->code == 0) q->code = ga_device_record(q->device, q->ended[branch], q->stream, q->e);
-    q->apart[branch] = true;
-}
-
-static void branch_join(queue *q, int branch) {
-    if (q->apart[branch] && q->code == 0) q->code = ga_device_wait(q->device, q->stream, q->ended[branch], q->e);
-    q->apart[branch] = false;
-}
-
-//% end
-/* Waits for all branches. */
-static void branches_join(queue *q) {
-    order(q, q->parted, q->beside, q->stream);
-//% if joins then
-    memset(q->apart, 0, sizeof q->apart);
-//% end
-}
-
 //@ includes(statistics)
 //% if statistics then
 static ga_address gather_statistics(queue *q, model *m, ga_address first, ga_address second, int channels,
@@ -141,7 +104,7 @@ static void pack_all(queue *q, model *m) {
 }
 //% end
 
-//@ forward(forward, evaluation, chunked)
+//@ forward(forward, evaluation, chunked, branches)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
@@ -157,6 +120,9 @@ static void evaluate(queue *q, model *m, const batch *b) {
     forward(q, m, b);
 //% if evaluation.text ~= "" then
     $evaluation
+//% end
+//% if branches then
+    branches_join(q);
 //% end
 }
 
@@ -388,7 +354,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
 
 int $(name)_model_boundary(model *m, ga_err *e) { return commit(m, e); }
 
-//@ evaluations(name, chunked, statistics)
+//@ evaluations(name, chunked, statistics, branches)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
@@ -412,6 +378,9 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
     q.evaluates = true;
 //% end
     forward(&q, m, &b);
+//% if branches then
+    branches_join(&q);
+//% end
     GA_TRY(q.code);
     return finish_all(m, e);
 }

@@ -78,7 +78,7 @@ end
 
 -- The branch that reads the gradient which a loop hands on: it alternates between two places, which pass sync takes as
 -- one, so the join with it comes a layer before it must.
-local EARLY = 2
+local EARLY = 4
 
 add("found: each wait left out", function(t)
     devices.needs_library(t)
