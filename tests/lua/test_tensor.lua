@@ -269,6 +269,41 @@ add("found: each barrier of the sums over a norm's rows left out", function(t)
     t.equal(count, 2)
 end)
 
+-- === copies of parameters in 16 bits =============================================================
+
+add("an update writes the copies that products read, if it goes over all parameters, one by one", function(t)
+    local programs = open(t)
+    local function shown(text, file)
+        local path = programs.folder() .. "/tensor_copies.lua"
+        t.write(path, with(text, "bf16") .. 'target "cuda"\n')
+        return programs.gagen({ "show", path, file }).out
+    end
+    local step = shown(SMALL, "step.c")
+    assert(not step:find("pack_views", 1, true) and step:find("    pack_all(&q, m);", 1, true))
+    t.contains(shown(SMALL, "kernels.cu"), "of_narrow_w.at[k] = bf16_narrow(of_w.at[k]);")
+    for _, text in ipairs { SMALL .. 'parallel "zero1"\n', (SMALL:gsub('"sgd", lr = 0.1', '"lars", lr = 0.1')) } do
+        assert(not shown(text, "kernels.cu"):find("narrow_w", 1, true), text)
+        t.contains(shown(text, "step.c"), "    pack_views(q, m);\n}")
+    end
+end)
+
+-- An evaluation with averages of the parameters reads copies of these, and the next update has its own again.
+add("copies follow the averages of an evaluation", function(t)
+    local programs, environment = open(t)
+    local text = with(SMALL:gsub("lr = 0.1", "lr = 0.1, ema = 0.5"), "bf16") .. "eval { every = 1 }\n"
+    local function losses(target, env)
+        local p = programs.build("tensor_averages_" .. target, text .. ('target "%s"\n'):format(target))
+        local list = {}
+        for _, event in ipairs(programs.events(p, { "--cycles", 2, env = env })) do
+            if event.event == "eval" or event.event == "update" then list[#list + 1] = event.loss end
+        end
+        return list
+    end
+    local found, expected = losses("cuda", environment(checked(1))), losses "c"
+    t.equal(#found, #expected)
+    for i, loss in ipairs(expected) do t.near(found[i], loss, U.bf16 / 4) end
+end)
+
 -- === compilers and devices =======================================================================
 
 add("NVRTC compiles every tile for sm_80 and sm_90a without spills", function(t)

@@ -12,8 +12,8 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     nothing = "(void)q, (void)m, (void)b;", no_views = "(void)q, (void)m;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     move_step = "q, m->block",
-    branch = { begins = "branch_begin(q);", marks = "branch_mark(q, %d);", ends = "branch_end(q);", joins = "branch_join(q, %d);",
-        all = "branches_join(q);" },
+    branch = { begins = "branch_begin(q);", marks = "branch_mark(q, %d);", ends = "branch_end(q);",
+        joins = "branch_join(q, %d);", all = "branches_join(q);" },
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c_text.adds, wrap = c_text.wrap }
