@@ -7,8 +7,8 @@ static void change_streams(queue *q) {
     q->stream = other;
 }
 
-/* Calls between branch_begin and branch_end run behind all calls before them, and beside those that follow, until a
- * join waits for them. Branches run one behind the other. */
+/* Calls between branch_begin and branch_end run behind all calls before them, and beside those that
+ * follow, until a join waits for them. Branches run one behind the other. */
 static void branch_begin(queue *q) {
     order(q, q->parted, q->stream, q->beside);
     change_streams(q);
@@ -24,7 +24,8 @@ static void branch_mark(queue *q, int branch) {
 }
 
 static void branch_join(queue *q, int branch) {
-    if (q->apart[branch] && q->code == 0) q->code = ga_device_wait(q->device, q->stream, q->ended[branch], q->e);
+    if (q->apart[branch] && q->code == 0)
+        q->code = ga_device_wait(q->device, q->stream, q->ended[branch], q->e);
     q->apart[branch] = false;
 }
 
