@@ -109,8 +109,8 @@ local function runtime_sources(t)
     return list
 end
 
--- The program for a profile. options: of the compiler in a text, if nil those of t.compiler, which takes a fraction of the
--- time, or "-O1"; compiler: another one's words.
+-- The program for a profile. options: of the compiler in a text; compiler: another one's words. Without either t.compiler
+-- takes a fraction of the time, where there is one.
 local function build(t, name, way, options, compiler)
     local quick = not options and not compiler and t.compiler
     local machine = profile.get(name)

@@ -12,8 +12,8 @@ static void add(sums *s, size_t i, double term) {
     s->terms[i]++;
 }
 
-/* The terms of a row of places from `at` on by weight k and a row of x from i on, whose element for the first place lies
- * `offset` behind i. */
+/* The terms of a row of places from `at` on by weight k and a row of x from i on, whose element for the first place
+ * lies `offset` behind i. */
 static void add_row(const convolution *c, size_t at, size_t k, size_t i, int offset) {
     int first = 0, last = c->columns;
     while (first < last && first * c->stride_w + offset < 0) first++;

@@ -125,7 +125,8 @@ static int check(ga_team *const *teams, int number, bool exact) {
         printf("shape %d: %d threads compute other bits\n", number, THREADS[1]);
         return 1;
     }
-    return wrong_of(number, "y", y, HALF, &of_y, places, exact) + wrong_of(number, "dx", dx, HALF, &of_dx, inputs, exact)
+    return wrong_of(number, "y", y, HALF, &of_y, places, exact)
+        + wrong_of(number, "dx", dx, HALF, &of_dx, inputs, exact)
         + wrong_of(number, "dw", dw, false, &of_dw, weights, exact);
 }
 
