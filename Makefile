@@ -84,7 +84,7 @@ $(BUILD)/embedded_files.o: $(BUILD)/embedded_files.c
 include tests/device/build.mk
 include tests/crash/build.mk
 include tests/faults/build.mk
-NUMERIC := $(call object,tests/numeric/main.c tests/numeric/differences.c)
+NUMERIC := $(call object,$(addprefix tests/numeric/,main.c differences.c convolution_sums.c))
 $(NUMERIC): INCLUDES += -I.
 
 for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(BUILD)/bench/host $(BUILD)/bench/cublaslt $(CRASH_BIN) $(FAULTS) $(NUMERIC) $(call object,$(ENGINES)) device

@@ -99,6 +99,10 @@ static inline __attribute__((always_inline)) __m512i _mm512_maskz_permutex2var_e
     return (__m512i)__builtin_ia32_vpermt2varhi512_maskz((ga_rows)index, (ga_rows)a, (ga_rows)b, mask);
 }
 
+/* The elements of 32 bits at from + index * scale bytes. */
+#define _mm512_i32gather_epi32(index, from, scale) \
+    ((__m512i)__builtin_ia32_gathersiv16si((ga_lanes){0}, from, (ga_lanes)(index), -1, scale))
+
 /* The matrix registers; a stride is in bytes. */
 #define _tile_loadconfig(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char(*)[64])(shapes)))
 #define _tile_release() __asm__ volatile("tilerelease")

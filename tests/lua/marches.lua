@@ -57,6 +57,12 @@ return function(t)
         return marches.runs(march) and "" or marches.without(march, features)
     end
 
+    --- The level of a program of a profile, for build(): that of any other where its programs run here.
+    function marches.level_of(march)
+        local options = marches.options(march)
+        return options ~= "" and t.quick .. " " .. options or nil
+    end
+
     -- The profile that the programs of all tests are built for; nil: what their specs and options say.
     local forced = t.environment "GAGEN_TEST_MARCH"
 

@@ -26,10 +26,10 @@ precision  "%s"
 
 -- The program of a type for a profile; more: options of gagen.
 local function build(t, precision, march, more)
-    local programs, options = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).options(march)
+    local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
     programs.write_sines("behind.csv", 37 * 4, 40)
     local name = ("behind_%s_%s%s"):format(precision, march:gsub("%-", "_"), more and "_without" or "")
-    return programs.build(name, SPEC:format(precision), { level = t.quick .. " " .. options,
+    return programs.build(name, SPEC:format(precision), { level = level,
         options = table.move(more or {}, 1, #(more or {}), 3, { "--march", march }) }), programs
 end
 

@@ -31,7 +31,7 @@ local function build(t, precision, more)
     local programs = t.load("tests/lua/programs.lua")(t)
     programs.write_sines("copies.csv", 8 * 4, 24)
     return programs.build("copies_" .. precision .. (more and more[2] or ""), SPEC:format(precision),
-        { level = t.quick, options = more }), programs
+        { options = more }), programs
 end
 
 for _, precision in ipairs { "f32", "f64", "bf16" } do

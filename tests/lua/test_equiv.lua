@@ -22,8 +22,8 @@ train { epochs = 3, seed = 5 }
 -- gagen with a compiler that leaves out optimizations, which would take most of the time, and a cache of its own.
 local function gagen(t, programs, command)
     local folder = ("%s/%s/tests/equiv"):format(t.root, t.build)
-    local path, text = folder .. "/cc", '#!/bin/sh\nexec cc "$@" ' .. t.quick .. " -I"
-        .. t.root .. "/tests/include\n"
+    local path, text = folder .. "/cc", ('#!/bin/sh\nexec %s\n'):format(t.compiler and t.compiler .. ' "$@" -O0'
+        or ('cc "$@" %s -I%s/tests/include'):format(t.quick, t.root))
     assert(host.folder(folder))
     t.locked(folder .. ".lock", function()
         if host.exists(path) == "file" and host.read(path) == text then return end

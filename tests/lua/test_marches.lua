@@ -50,7 +50,7 @@ local function check(t, form, name, text)
     local function gradients(march, precision)
         local p = programs.build(("march_%s_%s_%s"):format(name, march:gsub("%-", "_"), precision),
             text .. ('precision "%s"\n'):format(precision),
-            { options = { "--march", march }, level = t.quick .. " " .. marches.options(march) })
+            { options = { "--march", march }, level = marches.level_of(march) })
         return programs.dump(p, { "--cycles", 1, "--threads", 2 })
     end
     programs.close(gradients(form[1], form[2]), gradients("generic", form[3]), form[4], { "gradients" },

@@ -35,10 +35,10 @@ local function letters()
 end
 
 local function build(t, march, more, options)
-    local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).options(march)
+    local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
     t.write(programs.folder() .. "/data/panels.txt", letters())
     local p = programs.build("panels_" .. march:gsub("%-", "_"), SPEC .. (more or ""),
-        { options = { "--march", march, table.unpack(options or {}) }, level = t.quick .. " " .. level })
+        { options = { "--march", march, table.unpack(options or {}) }, level = level })
     return programs, p
 end
 

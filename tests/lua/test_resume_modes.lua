@@ -101,7 +101,8 @@ end
 
 for _, optimizer in ipairs { "adamw", "muon", "adafactor" } do
     add(("a checkpoint of any mode and ranks is saved again by any other: %s"):format(optimizer), function(t)
-        if optimizer == "adafactor" then t.long() end       -- muon has it for the rest
+        -- muon has adafactor for the rest; the states of adamw go from mode to mode in the test of a cycle
+        if optimizer ~= "muon" then t.long() end
         check_bytes(t, optimizer)
     end)
 end

@@ -84,7 +84,7 @@ end
 add("a signal ends an evaluation at once", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = changed("model [^\n]*", 'local shared = linear "q" { 64 }\n'
-        .. 'model { linear "in" { 64 }, times(65536) "h" { shared, tanh {} }, linear "out" { 3 } }')
+        .. 'model { linear "in" { 64 }, times(16384) "h" { shared, tanh {} }, linear "out" { 3 } }')
     local p = programs.build("eval_long", (text:gsub("batch %b()", "batch (1)")))
     local result = t.run { "timeout", "300", "bash", "-c", ("coproc exec %s --eval --threads 1 --checkpoint %s 2>&1; "
         .. "until [ \"$line\" = ready ]; do read -r line <&${COPROC[0]} || exit; done; "

@@ -60,7 +60,7 @@ model(function(batch)
     local function conv(name, planes, size, stride)
         return conv2d(name) { planes, size, stride = stride, padding = size // 2, bias = false }
     end
-    local x = reshape { 3, 32, 32 } (linear "in" { 3072 } (batch.input))
+    local x = reshape { 3, 16, 16 } (linear "in" { 768 } (batch.input))
     x = relu {} (batchnorm "n1" { rows = 8 } (conv("c1", 64, 3, 1)(x)))
     x = relu {} (x + batchnorm "n2" { rows = 8 } (conv("c2", 64, 3, 1)(x)))
     x = relu {} (batchnorm "n3" { rows = 8 } (conv("c3", 128, 3, 2)(x)))

@@ -132,7 +132,6 @@ add("a program needs its own folder, cc and make only", function(t)
     t.equal(make "-n", "", "make without objects and with nothing to do")
     touch "runtime/loop/cycle.h"
     assert(#compiled() > 30)
-    t.equal(make "-j2", "")
     local moved = { name = p.name, folder = folder, train = t.root .. "/" .. folder .. "/train" }
     programs.identical(programs.dump(moved, { "--cycles", 5 }), programs.dump(p, { "--cycles", 5 }))
 end)

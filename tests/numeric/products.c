@@ -137,9 +137,11 @@ static int check(ga_team *const *teams, const shape *s, bool adds) {
 }
 
 #ifdef MATRIX_SLICES
-static void fill(int exponent) {
-    const int other = exponent > 90 ? -90 : -exponent;
-    for (size_t i = 0; i < MOST; i++) a[i] = ldexpf(value(1, i), exponent), b[i] = ldexpf(value(2, i), other);
+/* The operands of a shape times powers of 2. */
+static void fill(const shape *s, int exponent) {
+    const real scale = ldexpf(1, exponent), other = ldexpf(1, exponent > 90 ? -90 : -exponent);
+    for (size_t i = 0; i < (size_t)s->M * s->K; i++) a[i] = value(1, i) * scale;
+    for (size_t i = 0; i < (size_t)s->N * s->K; i++) b[i] = value(2, i) * other;
 }
 
 /* The error of a product, and that of a chain of multiply-adds, as a share of the result: root mean squares. */
@@ -170,7 +172,7 @@ static int check_errors(ga_team *team, const shape *s) {
     int wrong = 0;
     for (int exponent = -90; exponent <= 120; exponent += 30) {
         double matrix, chain;
-        fill(exponent);
+        fill(s, exponent);
         errors(team, s, &matrix, &chain);
         const double most = MATRIX_SLICES == 3 ? chain : ldexp(1, -17);
         if (matrix < most) continue;
@@ -178,7 +180,7 @@ static int check_errors(ga_team *team, const shape *s) {
         wrong++;
     }
     for (int i = 0; i < 3; i++) {
-        fill(0);
+        fill(s, 0);
         a[s->a_row + 7 * s->a_column] = SPECIAL[i];
         call x = {s, false};
         ga_team_run(team, multiply, &x);
