@@ -124,6 +124,25 @@ add("a request to stop reaches the ranks, which save: status 75", function(t)
     end
 end)
 
+-- An mpirun that hands no signal on.
+local KEEPS = [[
+trap : USR1
+%s "$@" & launcher=$!
+while kill -0 $launcher 2> /dev/null; do wait $launcher; code=$?; done
+exit $code
+]]
+
+add("a request to stop reaches the ranks below a launcher that hands no signal on", function(t)
+    local _, p = build(t)
+    local c = copy(t, p)
+    script(t, c.folder, "mpirun", KEEPS:format(t.match(t.run { "sh", "-c", "command -v mpirun" }.out, "%S+")))
+    local result = scripted(t, c, "-n 2 " .. TRAINS, [[
+        until grep -qs update $log; do sleep 0.05; done
+        kill -TERM $run; wait $run; code=$?; tail -n 1 $log; exit $code]])
+    t.equal(result.status, 75, result.err)
+    t.match(result.out, '^{"event": ?"end"[^\n]*"signal"')
+end)
+
 add("a second Ctrl-C ends the ranks at once", function(t)
     local _, p = build(t)
     local result = scripted(t, copy(t, p), "-n 2 " .. TRAINS, [[
