@@ -481,10 +481,18 @@ local function queued_twice(t, c, tasks, words)
         (("--run job-N.0\nrequeue N\n--resume job-N.0\nrequeue N\n--resume job-N.0\n"):gsub("N", id)))
 end
 
+-- Ranks of MPI, each of which gets the signal, as from Slurm's own.
+local MPI = [[
+echo "$@" >> "$WORDS"
+mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$@" & launcher=$!
+trap 'kill -USR1 $(cat /proc/$launcher/task/*/children)' USR1
+while kill -0 $launcher 2> /dev/null; do wait $launcher; code=$?; done
+exit $code
+]]
+
 add("job.sbatch saves on USR1, is queued again and goes on: MPI", function(t)
     local _, p = build(t)
-    queued_twice(t, copy(t, p), 'echo "$@" >> "$WORDS"\n'
-        .. 'exec mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$@"\n', "")
+    queued_twice(t, copy(t, p), MPI, "")
 end)
 
 add("job.sbatch saves on USR1, is queued again and goes on: processes", function(t)
