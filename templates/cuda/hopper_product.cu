@@ -97,6 +97,18 @@ template <int CLUSTER, int WIDE> struct ga_run {
         while (tail_run(other) <= begin) other++;
         return size.shares + (tail_run(other) < begin + tail() ? 2 : 1);
     }
+    /* Where the sums of A over the terms of a piece are kept, beside all parts of tiles: those of rows from i0 on. */
+    __device__ __forceinline__ ga_int64 terms_at(const ga_piece &p, int i0) const {
+        const int number = p.part < 0 ? 0 : p.part - first_part(p.pile - size.whole);
+        return (ga_int64)first_part(shared()) * (PILE * WIDE) + (i0 / PILE * (size.shares + 2) + number) * PILE + i0 % PILE;
+    }
+    /* The pieces that the first pile of a row of piles comes in; the first one. */
+    __device__ __forceinline__ int pieces_of(ga_piece &p, int row) const {
+        const int across = (size.N + WIDE - 1) / WIDE;
+        p.pile = row / 8 * 8 * across + row % 8; /* as ga_tile_place has it */
+        p.part = p.pile < size.whole ? -1 : first_part(p.pile - size.whole);
+        return p.part < 0 ? 1 : parts_of(p.pile - size.whole);
+    }
     /* Where this block of a cluster keeps a part of its tile. */
     __device__ __forceinline__ ga_int64 at(int part) const {
         return (ga_int64)(part * CLUSTER + blockIdx.x % CLUSTER) * (GA_TALL * WIDE);
@@ -140,6 +152,36 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
             ga_slice_copy<CLUSTER, CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES, b, full + place, j0, s * GA_DEEP,
                                                             blockIdx.x % CLUSTER);
         }
+}
+
+//@ run_terms(type, half)
+/* The work of two other warps of that warpgroup in kernels with sums of A over the terms, A being turned: those of each
+ * piece whose tile is the first of its row, to `to`. A warp has a panel of 64 columns, a lane eight of them at every
+ * fourth term. */
+template <int CLUSTER, int WIDE>
+GA_DEVICE void ga_run_terms(const ga_byte *ring, const ga_run<CLUSTER, WIDE> &run, ga_uint64 *full, ga_uint64 *empty,
+                            float *to) {
+    const int lane = threadIdx.x % GA_LANES, panel = threadIdx.x / GA_LANES - 1, chunk = lane % 8;
+    ga_piece p;
+    int i0, j0;
+    for (int k = 0, n = 0; run.begin(p, i0, j0, blockIdx.x / CLUSTER, k); k++) {
+        float sums[8] = {};
+        for (int s = 0; s < p.count; s++, n++) {
+            const ga_byte *slice = ring + n % GA_RING * GA_SLICE_BYTES + panel * GA_PANEL;
+            ga_gate_wait(full + n % GA_RING, n / GA_RING & 1);
+#pragma unroll 4
+            for (int term = lane / 8; term < GA_DEEP && j0 == 0; term += 4)
+                ga_add8<true>(sums, (const $type *)(slice + term * 128 + (chunk ^ term % 8) * 16), 8);
+            __syncwarp();
+            if (lane == 0) ga_gate_arrive(empty + n % GA_RING);
+        }
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            sums[e] += __shfl_xor_sync(GA_ALL_LANES, sums[e], 8);
+            sums[e] += __shfl_xor_sync(GA_ALL_LANES, sums[e], 16);
+        }
+        if (j0 == 0 && lane < 8) ga_put8<true>(to + run.terms_at(p, i0) + panel * 64 + chunk * 8, sums, 8);
+    }
 }
 
 //@ beside(type, half)
@@ -285,8 +327,8 @@ GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLU
 
 //@ products(type, half)
 /* The product of a block of three warpgroups; calls store(i, j, value, read(i, j)) for each eight neighbours of whole
- * tiles. */
-template <int CLUSTER, int WIDE, bool A_TURNED, bool B_TURNED, typename READ, typename STORE>
+ * tiles. TERMS: whether parts get sums of A over the terms, too. */
+template <int CLUSTER, int WIDE, bool A_TURNED, bool B_TURNED, bool TERMS, typename READ, typename STORE>
 GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_boxes &b, const product_sizes &size,
                                 const float *bias, float *parts, READ read, STORE store) {
     const ga_run<CLUSTER, WIDE> run = {size};
@@ -295,16 +337,18 @@ GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_box
     if (threadIdx.x == 0) {
         for (int place = 0; place < GA_RING; place++) {
             ga_gate_init(full + place, 1);
-            ga_gate_init(empty + place, 2 * CLUSTER);
+            ga_gate_init(empty + place, 2 * CLUSTER + (TERMS ? 2 : 0));
         }
         ga_gates_ready();
     }
     ga_cluster_wait(); /* all know the gates */
     if (threadIdx.x < 128) {
-        ga_registers_less<40>();
+        ga_registers_less<TERMS ? 56 : 40>();
         if (threadIdx.x == 0) ga_run_copy<CLUSTER, WIDE, A_TURNED, B_TURNED>(memory, a, b, run, full, empty);
+        const int warp = threadIdx.x / GA_LANES;
+        if (TERMS && (warp == 1 || warp == 2)) ga_run_terms<CLUSTER, WIDE>(memory, run, full, empty, parts);
     } else {
-        ga_registers_more<232>();
+        ga_registers_more<TERMS ? 224 : 232>();
         ga_run_sums<CLUSTER, WIDE, A_TURNED, B_TURNED>(memory, scratch, run, full, empty, bias, parts, read, store);
     }
     ga_cluster_wait(); /* no block arrives at gates of one that has ended */
@@ -357,6 +401,21 @@ GA_DEVICE void ga_terms_sum(float (&teams)[GA_TERM_TEAMS][64], float *to, const 
     float sum = 0;
     for (int t = 0; t < GA_TERM_TEAMS; t++) sum += teams[t][threadIdx.x];
     to[part * to_row + first + threadIdx.x] = sum;
+}
+
+/* Calls put(n, total) for each four rows that begin inside, whose sums over the terms a product left beside its parts. */
+template <int CLUSTER, int WIDE, typename PUT>
+GA_DEVICE void ga_run_total(const product_sizes &size, const float *parts, PUT put) {
+    const ga_run<CLUSTER, WIDE> run = {size};
+    const int n = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (n >= size.M) return;
+    ga_piece p;
+    ga_few<float, 4> total = {};
+    for (int count = run.pieces_of(p, n / run.PILE); count > 0; count--, p.part++) {
+        const auto some = ga_read<4>(parts + run.terms_at(p, n));
+        for (int e = 0; e < 4; e++) total.at[e] += some.at[e];
+    }
+    put(n, total);
 }
 
 /* Calls put(n, total) for each four columns that begin inside. */

@@ -153,7 +153,7 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, cluster, wide, a, b, c, behind, sums, beside, bias)
+//@ boxes(fn, params, cluster, wide, a, b, c, behind, sums, terms, has_terms, beside, bias)
 /* $fn: a product by boxes
 //% if beside then
  * Operands beside the sums of eight neighbours of its result, their reading, the neighbours; the tiles that blocks have
@@ -187,7 +187,7 @@ GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
 //% if c.drops then
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
 //% end
-    ga_boxes_product<$cluster, $wide, A_TURNED, B_TURNED>(
+    ga_boxes_product<$cluster, $wide, A_TURNED, B_TURNED, $has_terms>(
         memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, $bias, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
@@ -202,7 +202,15 @@ GA_KERNEL(256) $(fn)_parts($(params.parts)) {
         size, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
-//% if sums then
+//% if terms then
+
+/* The sums of $(sums.array) over the terms, from those beside parts. */
+GA_KERNEL(256) $(fn)_totals($(params.parts)) {
+    ga_run_total<$cluster, $wide>(size, parts, [&](int n, const ga_few<float, 4> &total) {
+        $(totals { c = c, sums = sums })
+    });
+}
+//% elseif sums then
 
 /* The sums of $(sums.array) over the terms: in parts of the terms, then those of the parts. */
 GA_KERNEL(256) $(fn)_sums($(params.sums)) {

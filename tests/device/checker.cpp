@@ -210,6 +210,7 @@ template <bool global> NEVER_INLINE void report_uninitialised(Now now, const voi
 template <bool global, Kind kind>
 NEVER_INLINE void check_cell(Cell c, uint64_t mask, Now now, const void *counter) {
     bool found = false, fresh = !global && c.write.who != now.who;
+    if (fresh && kind == Kind::read && reads_box((size_t)(&c.write - dynamic_area.writes) * 4)) return;
     if (kind != Kind::write && counter && (fresh || mask << 4 & ~c.write.when)) {  // a copy may include gaps
         found = true;
         report_uninitialised<global>(now, counter);

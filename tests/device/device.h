@@ -225,6 +225,15 @@ void forget_groups(unsigned threads);
 void finish_groups();  // of the running thread, which ends
 void finish_boxes();   // of the present block, which ends
 // Begins a copy to the present block; returns its bytes.
+// What cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes.
+struct Map {
+    const char *base;
+    uint64_t width, height, sheets, row_bytes, sheet_bytes;
+    uint32_t box_width, box_height, swizzled, magic;
+};
+constexpr uint32_t MAP_MAGIC = 0x70616d74;
+// Whether a box brought what the running thread reads at this offset of dynamic shared memory; notes that it does.
+bool reads_box(size_t offset);
 unsigned begin_box(unsigned to, const void *map, int column, int row, int sheet, unsigned object, const void *counter);
 void meet(unsigned first, unsigned count);  // threads first .. first + count - 1 pass a barrier together
 

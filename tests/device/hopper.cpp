@@ -16,15 +16,8 @@ namespace {
 
 constexpr unsigned GROUP = 128, TALL = 64, WIDEST = 256, DEEP = 16, OBJECTS = 32;
 constexpr unsigned REGISTERS = 65536;  // of a multiprocessor
-constexpr uint32_t MAP_MAGIC = 0x70616d74;
 constexpr uint32_t UNDER_WAY = 0xffbfffff;  // a signalling NaN in a register: arithmetic makes another one of it
 using Seen = std::vector<uint32_t>;
-
-struct Map {  // what cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes
-    const char *base;
-    uint64_t width, height, sheets, row_bytes, sheet_bytes;
-    uint32_t box_width, box_height, swizzled, magic;
-};
 
 struct Object {  // an mbarrier
     unsigned number;
@@ -48,7 +41,8 @@ struct Box {
     int column, row, sheet;
     bool landed;
     Moment written;
-    bool known = false;  // by a thread that has ended
+    bool known = false;         // by a thread that has ended
+    std::vector<Moment> reads;  // the last ones of threads
 };
 
 struct Product {  // what it reads, until nobody can overwrite it any more; an operand in registers: nothing
@@ -164,8 +158,12 @@ void announce_rows(const Box &box, const void *counter) {
 // Reports what still uses the place that a box is copied to, and forgets the rest of what was there.
 void clear_place(const Range &to) {
     const char *found = nullptr;
-    for (const Box &b : h.boxes)
-        if (b.to.meets(to) && !(b.landed && is_before(b.written))) found = "another copy is under way";
+    for (const Box &b : h.boxes) {
+        if (!b.to.meets(to)) continue;
+        if (!(b.landed && is_before(b.written))) found = "another copy is under way";
+        for (const Moment &m : b.reads)
+            if (!is_before(m)) found = "a thread may still read";
+    }
     for (const Product &p : h.products) {
         if (!p.from[0].meets(to) && !p.from[1].meets(to)) continue;
         bool ended = false;
@@ -303,6 +301,23 @@ void finish_boxes() {
             return report("box", "a block ends while a copy to it may be under way%s", where().c_str());
 }
 
+bool reads_box(size_t offset) {
+    if (!h.used || offset >= shared_area().dynamic_bytes) return false;
+    const unsigned place = in_cluster((unsigned)offset);
+    for (Box &b : h.boxes) {
+        if (place < b.to.begin || place >= b.to.end) continue;
+        if (!b.landed || !is_before(b.written)) {
+            report("box", "a thread reads where a copy may be under way%s", where().c_str());
+            abandon_launch();
+        }
+        for (Moment &m : b.reads)
+            if (m.by == me()) return m = now(), true;
+        b.reads.push_back(now());
+        return true;
+    }
+    return false;
+}
+
 Moment now() { return {me(), h.threads[me()].time, running_now.when}; }
 
 bool is_before(const Moment &m) {
@@ -383,7 +398,7 @@ unsigned device::begin_box(unsigned to, const void *map, int column, int row, in
     begin();
     Object &o = object_at(object, "a copy of a box");
     Box box = {{in_cluster(to), 0}, {}, in_cluster(object), column, row, sheet, false,
-               {THREADS_LIMIT + o.number, o.phases, 0}};
+               {THREADS_LIMIT + o.number, o.phases, 0}, false, {}};
     memcpy(&box.map, map, sizeof box.map);
     if (box.map.magic != MAP_MAGIC) {
         report("box", "not a map of cuTensorMapEncodeTiled%s", where().c_str());
@@ -474,26 +489,4 @@ void dev_group_registers(int count) {
     if (std::abs(count) % 8 || std::abs(count) < 24 || std::abs(count) > 256 || all > REGISTERS)
         report("wgmma", "setmaxnreg: %u registers of %u, or no multiple of 8 from 24 to 256%s", all, REGISTERS,
                where().c_str());
-}
-
-extern "C" __attribute__((visibility("default"))) int
-cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *extents, const uint64_t *strides,
-                       const unsigned *box, const unsigned *steps, int interleave, int swizzle, int, int fill) {
-    const bool known = (type == 6 || type == 9) && (rank == 2 || rank == 3) && !interleave && !fill;
-    const uint64_t sheets = rank == 3 ? extents[2] : 1, sheet_bytes = rank == 3 ? strides[1] : 0;
-    bool single = rank != 3 || box[2] == 1;
-    for (unsigned axis = 0; known && axis < rank; axis++) single = single && steps[axis] == 1;
-    if (!known || !single || (uintptr_t)map % 64 || (uintptr_t)base % 16 || strides[0] % 16 || strides[0] >> 40 ||
-        sheet_bytes % 16 || sheet_bytes >> 40 || !sheets || sheets >> 32 || !extents[0] || !extents[1] ||
-        extents[0] >> 32 || extents[1] >> 32 || !box[0] || !box[1] || box[0] > 256 || box[1] > 256 || box[0] % 8 ||
-        (swizzle != 0 && swizzle != 3) || (swizzle == 3 && box[0] * 2 != 128) ||
-        !contains((uintptr_t)base, (sheets - 1) * sheet_bytes + (extents[1] - 1) * strides[0] + extents[0] * 2)) {
-        report("argument", "cuTensorMapEncodeTiled: no matrices of 16-bit elements, or a box that cannot be");
-        return INVALID_VALUE;
-    }
-    const Map m = {(const char *)base, extents[0], extents[1], sheets, strides[0], sheet_bytes, box[0], box[1],
-                   swizzle == 3, MAP_MAGIC};
-    memset(map, 0, 128);
-    memcpy(map, &m, sizeof m);
-    return SUCCESS;
 }

@@ -43,6 +43,18 @@ local function bytes_of_parts(sizes, cluster, wide)
     return bytes
 end
 
+-- Bytes of the sums of A over the terms of each piece of the first piles of all rows of piles, written and read.
+local function bytes_of_sums(sizes, cluster, wide)
+    local down, bytes = ceil(sizes.M, cluster * TALL), 0
+    local shared = down * ceil(sizes.N, wide) - sizes.whole
+    for row = 0, down - 1 do                    -- piles go down eight at most here
+        local rows = math.min(cluster * TALL, sizes.M - row * cluster * TALL)
+        local pieces = row < sizes.whole and 1 or parts_of(row - sizes.whole, shared, sizes)
+        bytes = bytes + pieces * 4 * (cluster * TALL + rows)
+    end
+    return bytes
+end
+
 --- The twins of products of a program by the function that launches them: the name of the kernels (`twin`), bytes that
 --- they move beside operands and results, and, where they add to the result, of that; how often each of the kernels is
 --- launched; bytes that boxes bring. The rates of the plan
@@ -61,15 +73,19 @@ function traffic.of_products(folder)
         cluster, wide = tonumber(cluster), tonumber(wide)
         local beside = bytes_of_parts(sizes, cluster, wide)
         local sums = tonumber(rest:match "%.sums = (%d+)")      -- blocks, of 64 columns and a part each
+        local totals = tonumber(rest:match "%.totals = (%d+)" or 0)
         local count = ceil(M, 64) * parts == sums and M or N
         local has_parts, has_sums = not rest:find "%.tiles = 0,", sums > 0
         if has_sums then        -- the sums of an operand read it once more, and have parts, too
             beside = beside + 2 * count * K + 2 * parts * 4 * ceil(count, 4) * 4
         end
+        if totals > 0 and not has_sums then     -- sums of the rows of the first piles stand beside their parts
+            beside = beside + bytes_of_sums(sizes, cluster, wide)
+        end
         local tiles = ceil(M, cluster * TALL) * cluster * ceil(N, wide)
         list[name] = { twin = twin, beside = beside, added = twin:find "_adds" and 4 * M * N or 0,
             launches = { boxes = 1, parts = has_parts and 1 or 0, sums = has_sums and 1 or 0,
-                totals = has_sums and 1 or 0 },
+                totals = totals > 0 and 1 or 0 },
             brought = tiles * ceil(K, DEEP) * (TALL + wide // cluster) * DEEP * 2 }
     end
     return list

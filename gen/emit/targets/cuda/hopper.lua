@@ -122,8 +122,8 @@ local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 -- The functions that twins of each kind call, besides those that all do.
 local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
 local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product walks",
-    "hopper_product slices", "hopper_product beside",
-    "hopper_product sums", "hopper_product products",
+    "hopper_product slices", "hopper_product run_terms", "hopper_product beside", "hopper_product sums",
+    "hopper_product products",
     "hopper_product totals" }
 local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
 local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
@@ -170,16 +170,21 @@ end
 function hopper.twin(g, kernel, operands, arguments)
     if not has_twin(g, kernel, operands) then return nil end
     local a, b, c, sums = operands.a, operands.b, cut(g), arguments.sums
-    local part = c.wide // c.cluster
+    local part, pile = c.wide // c.cluster, c.cluster * TALL
+    -- sums of a are computed beside the product; those of b are not, as its columns are shared
+    local terms = sums and sums.array.text == "a" or false
+    local of_tiles = c.shared * (c.shares + 2) * pile * c.wide
+    local of_sums = terms and ceil(g.M, pile) * (c.shares + 2) * pile or sums and term_parts(g) * ceil(sums.number, 4) * 4
     return { cluster = c.cluster, wide = c.wide, blocks = c.clusters * c.cluster, shared = SHARED,
-        parts_bytes = math.max(c.shared * (c.shares + 2) * c.cluster * TALL * c.wide, term_parts(g) * ceil(sums and
-            sums.number or 0, 4) * 4) * 4,
+        parts_bytes = 4 * (terms and of_tiles + of_sums or math.max(of_tiles, of_sums or 0)),
         tiles = c.shared * c.cluster * (TALL // PART_ROWS), rounds = false,
-        sums = sums and { blocks = ceil(sums.number, 64) * term_parts(g), totals = ceil(sums.number, 1024) },
+        sums = sums and { blocks = terms and 0 or ceil(sums.number, 64) * term_parts(g),
+            totals = ceil(sums.number, 1024) },
         boxes = { matrix("a", a, g.M, g.K, TALL, DEEP),
             matrix("b", b, g.N, g.K, part, part % 64 == 0 and DEEP or DEEP // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { cluster = c.cluster, wide = c.wide, a = arguments.a, b = arguments.b,
+        arguments = { cluster = c.cluster, wide = c.wide, terms = terms,
+            has_terms = text.ident(tostring(terms)), a = arguments.a, b = arguments.b,
             c = ordered.copy(arguments.c, { bias = false }), behind = arguments.behind, sums = sums,
             beside = beside(arguments.behind), bias = text.ident(arguments.c.bias and "bias" or "nullptr") } }
 end
