@@ -86,12 +86,4 @@ function branch.run(g, config)
     return not moved
 end
 
---- Takes the branches out of a graph again: its kernels have to run one behind the other.
-function branch.leave(g)
-    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
-        graph.walk(body, function(node) node.branch, node.joins, node.joined = nil, nil, nil end)
-    end
-    g.branches, g.forks, g.joins = nil, nil, nil
-end
-
 return branch

@@ -3,7 +3,6 @@
 -- Invariant: the struct step of host and device is printed from one list.
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
-local branch = require "passes.branch"
 local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
@@ -315,7 +314,6 @@ end
 --- All kernels, including those of the boundary, in the order of kernels.cu.
 function cuda_step.kernels(g, config, context, found)
     if placed.is_used(g) then context.host_updates = host_update.part(g) end
-    if #hopper.of_graph(g) > 0 then branch.leave(g) end         -- twins share the memory for parts of their results
     context.device_updates = placed.updates_all(g) and {} or found.updates
     local list = ordered.copy(context.functions.list)
     context.boundary_kernels = boundary_kernels(g, config, context, found)
