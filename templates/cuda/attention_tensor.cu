@@ -88,7 +88,7 @@ template <int COUNT> GA_DEVICE void ga_mask_begin(int *to, const int *mask, int 
     if (first < COUNT && first < n) ga_copy_begin(to + first, mask + first, 16);
 }
 
-//@ attention_softmax()
+//@ attention_scores()
 /* Calls see(u, v, e, row, column) for each element x[u][v][e] of a warp's blocks that this thread has. */
 template <int TALL, int ROWS, typename SEE> GA_DEVICE void ga_each_score(int lane, SEE see) {
 #pragma unroll
@@ -103,6 +103,9 @@ template <int TALL, int ROWS, typename SEE> GA_DEVICE void ga_each_score(int lan
 GA_DEVICE ga_int64 ga_score_at(ga_int64 down, ga_int64 across, int u, int v, int e) {
     return (u * 16 + e / 2 * 8) * down + (v * 8 + e % 2) * across;
 }
+
+//@ attention_softmax()
+$(attention_scores { })
 
 /* Turns scores into the exponentials of their distance from the largest score of their row so far; the sums taken with
  * a smaller one are scaled down. `scale`: of a score, times the log of e to base 2. */

@@ -319,6 +319,10 @@ ga_whole_queries<D>(of_queries, kept, m.own, own, lane); /* and none of the warp
 __syncwarp(); /* none needs facts any more */
 //% end
 if (threadIdx.x % 128 == 0) ga_gate_arrive(m.answered);
+$(store_keys { shape = shape, tile = tile, softmax = softmax })
+
+//@ store_keys(shape, tile, softmax)
+//% -- In walk_of_keys: writes the gradients.
 const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + w.own * D;
 ga_group_store(scratch, sum[0], own, lane, [&](int i, int c, float (&value)[8]) {
     for (int e = 0; e < 8; e++) value[e] *= $(softmax.scale);

@@ -153,7 +153,7 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, cluster, wide, a, b, c, behind, sums, terms, has_terms, beside, bias)
+//@ boxes(fn, params, tile, a, b, c, behind, sums, terms, has_terms, beside, bias)
 /* $fn: a product by boxes
 //% if beside then
  * Operands beside the sums of eight neighbours of its result, their reading, the neighbours; the tiles that blocks have
@@ -181,13 +181,13 @@ GA_DEVICE void $(fn)_row($(params.row)) {
     $(row { c = c, behind = behind, beside = beside })
 }
 
-GA_KERNEL(384, 1) __cluster_dims__($cluster) $(fn)_boxes($(params.boxes)) {
+GA_KERNEL(384, 1) __cluster_dims__($(tile.cluster)) $(fn)_boxes($(params.boxes)) {
     const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned);
     extern __shared__ __align__(128) ga_byte memory[];
 //% if c.drops then
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
 //% end
-    ga_boxes_product<$cluster, $wide, A_TURNED, B_TURNED, $has_terms>(
+    ga_boxes_product<$(tile.cluster), $(tile.wide), A_TURNED, B_TURNED, $has_terms>(
         memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, $bias, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
@@ -198,7 +198,7 @@ GA_KERNEL(256, 4) $(fn)_parts($(params.parts)) { /* NVRTC would spill a register
 //% else
 GA_KERNEL(256) $(fn)_parts($(params.parts)) {
 //% end
-    ga_parts_sum<$cluster, $wide>(
+    ga_parts_sum<$(tile.cluster), $(tile.wide)>(
         size, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
@@ -206,7 +206,7 @@ GA_KERNEL(256) $(fn)_parts($(params.parts)) {
 
 /* The sums of $(sums.array) over the terms, from those beside parts. */
 GA_KERNEL(256) $(fn)_totals($(params.parts)) {
-    ga_run_total<$cluster, $wide>(size, parts, [&](int n, const ga_few<float, 4> &total) {
+    ga_run_total<$(tile.cluster), $(tile.wide)>(size, parts, [&](int n, const ga_few<float, 4> &total) {
         $(totals { c = c, sums = sums })
     });
 }

@@ -35,6 +35,9 @@ GA_DEVICE void ga_teams_store(float *scratch, const float (&sum)[TALL][WIDE][4],
     }
 }
 
+$(teams_product { type = type })
+
+//@ teams_product(type)
 /* The block's tile of ROWS x COLUMNS by DEEP teams of DOWN x ACROSS warps, each with every DEEP-th slice; calls
  * store(i, j, value) for each eight neighbours that begin inside of C. The sum of a team takes 16 terms at a time,
  * upwards, so its bits depend on no tile. The blocks of the first column (row) also sum the operand OF over the terms,

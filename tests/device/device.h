@@ -138,6 +138,7 @@ void run_launch(const Launch &launch);
 abandon_launch();     // called by a kernel's access: ends the launch
 void wait_for_object();  // the running thread waits until objects in shared memory change, and looks again
 void wake_objects();
+void pass_barrier();  // the running thread is the last one at a barrier of its block
 // Blocks of a cluster, by their numbers in it. The present block is that of the running thread, or one that it has
 // entered.
 unsigned present_block();
@@ -213,6 +214,9 @@ inline float of_f16(unsigned bits) {
 void forget_arrivals();
 void finish_arrivals(bool last);  // the running thread ends, the last one of its block or not
 
+// ---- barriers.cpp
+void forget_barriers();
+
 // ---- hopper.cpp
 struct Moment {
     unsigned by;    // a thread, or THREADS_LIMIT + the number of an mbarrier: what its copies bring
@@ -224,8 +228,7 @@ bool is_before(const Moment &m);  // whether it came before what the running thr
 void forget_groups(unsigned threads);
 void finish_groups();  // of the running thread, which ends
 void finish_boxes();   // of the present block, which ends
-// Begins a copy to the present block; returns its bytes.
-// What cuTensorMapEncodeTiled leaves in its 128 bytes here; lengths in elements of 2 bytes.
+// A map as cuTensorMapEncodeTiled leaves it in its 128 bytes here; lengths in elements of 2 bytes.
 struct Map {
     const char *base;
     uint64_t width, height, sheets, row_bytes, sheet_bytes;

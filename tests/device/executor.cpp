@@ -21,7 +21,7 @@ uintptr_t stacks_begin;
 
 namespace {
 
-enum class State { ready, at_barrier, at_part, at_warp, at_object, at_cluster, finished };
+enum class State { ready, at_barrier, at_warp, at_object, at_cluster, finished };
 
 struct Rendezvous {  // of the lanes of one warp operation
     unsigned mask, arrived;
@@ -51,9 +51,6 @@ struct Block {  // one of those that run at the same time
         unsigned arrived, sum;
         int site, line, vote;
     } meeting;
-    struct {
-        unsigned arrived, threads;
-    } parts[16];  // barriers of some threads, by number
 };
 
 struct Executor {
@@ -177,6 +174,7 @@ void start_threads() {
     forget_copies(x.all);
     forget_groups(x.all);
     forget_arrivals();
+    forget_barriers();
     x.next = x.all;  // shuffles before the first switch
     x.waiting = 0;
     unsigned warps = (x.all + 31) / 32;
@@ -193,14 +191,12 @@ void report_dead_lock() {
         if (f.state == State::at_barrier)
             snprintf(line, sizeof line, "; thread %u waits at __syncthreads, line %d", i,
                      x.blocks[f.block].meeting.line);
-        else if (f.state == State::at_part)
-            snprintf(line, sizeof line, "; thread %u waits at barrier %d of some threads", i, f.vote);
         else if (f.state == State::at_warp)
             snprintf(line, sizeof line,
                      "; thread %u waits at a warp operation, mask %08x, came %08x", i,
                      f.waits_at->mask, f.waits_at->arrived);
         else if (f.state == State::at_object)
-            snprintf(line, sizeof line, "; thread %u waits at an mbarrier or for its warpgroup", i);
+            snprintf(line, sizeof line, "; thread %u waits at an mbarrier, a numbered barrier or for its warpgroup", i);
         else if (f.state == State::at_cluster)
             snprintf(line, sizeof line, "; thread %u waits at the barrier of its cluster", i);
         shown += line[0] != 0;
@@ -226,7 +222,7 @@ bool run_blocks(uint32_t block, bool first) {
     const unsigned *grid = x.launch->grid;
     for (unsigned b = 0; b < x.block_count; b++, block++)
         x.blocks[b] = {{block % grid[0], block / grid[0] % grid[1], block / (grid[0] * grid[1])},
-                       (uint64_t)current_operation->launch << 32 | block, b * x.threads, x.threads, 0, {}, {}};
+                       (uint64_t)current_operation->launch << 32 | block, b * x.threads, x.threads, 0, {}};
     x.present = x.block_count;  // none: the first thread enters its own
     start_threads();
     poison_shared(first);
@@ -314,6 +310,11 @@ void wait_for_object() {
     wait(State::at_object);
 }
 
+void pass_barrier() {
+    own_block().barrier++;
+    set_now(running());
+}
+
 void wake_objects() {
     for (unsigned i = 0; i < x.all; i++)
         if (x.fibers[i].state == State::at_object) x.fibers[i].state = State::ready;
@@ -392,36 +393,6 @@ int dev_barrier(int vote, int predicate, int site, int line) {
     open_barrier(own_block());
     switch_to_next(&f->stack_pointer);
     return f->vote;
-}
-
-// A barrier of some threads counts as one of all: accesses of the others in front of it are taken for those of before.
-void dev_part_barrier(int number, int threads) {
-    if (number < 1 || number > 15 || threads < 32 || threads % 32 || threads > (int)x.threads) {
-        report("barrier", "barrier %d of %d threads%s", number, threads, where().c_str());
-        abandon_launch();
-    }
-    Block &b = own_block();
-    auto &part = b.parts[number];
-    Fiber *f = running();
-    if (part.arrived++ > 0 && part.threads != (unsigned)threads) {
-        report("barrier", "barrier %d is one of %u and of %d threads%s", number, part.threads, threads, where().c_str());
-        abandon_launch();
-    }
-    part.threads = (unsigned)threads;
-    f->state = State::at_part;
-    f->vote = number;
-    if (part.arrived == part.threads) {
-        part = {};
-        b.barrier++;
-        unsigned first = f->linear;  // they are neighbours, as in kernels
-        for (unsigned i = b.first; i < b.first + x.threads; i++)
-            if (x.fibers[i].state == State::at_part && x.fibers[i].vote == number) {
-                first = std::min(first, i);
-                x.fibers[i].state = State::ready;
-            }
-        meet(first, (unsigned)threads);
-    }
-    switch_to_next(&f->stack_pointer);
 }
 
 void dev_wait_for_kernel(void) {

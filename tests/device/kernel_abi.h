@@ -48,7 +48,7 @@ extern struct dev_block dev_current_block;
 void dev_register(const struct dev_kernel *kernel);
 void dev_register_shared(char *begin, char *end);
 int dev_barrier(int vote, int predicate, int site, int line);
-void dev_part_barrier(int number, int threads);
+void dev_numbered_barrier(int number, int threads);
 // Each lane of the mask leaves a record; the last lane to arrive computes the results of all.
 void dev_warp(unsigned mask, int operation, void *record,
               void (*serve)(void **records, unsigned mask));

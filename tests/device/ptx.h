@@ -81,7 +81,7 @@ static inline void ptx_cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarr
     dev_box(to, map, column, row, sheet, object);
 }
 
-static inline void ptx_barrier_cta_sync(int number, int threads) { dev_part_barrier(number, threads); }
+static inline void ptx_barrier_cta_sync(int number, int threads) { dev_numbered_barrier(number, threads); }
 
 // -- clusters: an address in the shared memory of a block of the cluster, an arrival there, a box for several blocks
 constexpr struct dev_nothing {

@@ -1,62 +1,8 @@
--- Programs on several ranks: threads of each, `gagen run -n`, requests to stop, failed ranks, run.sh and job.sbatch.
+-- Programs on several ranks: threads of each, `gagen run -n`, requests to stop, failed ranks, run.sh.
+local launched = dofile "tests/lua/launched.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
-
-local SPEC = [[
-data       { "csv", train = "tiny.csv", target = "last" }
-batch      (3)
-accumulate (4)
-model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1 }
-checkpoint { every = 200 }
-train      { updates = 100, seed = 3 }
-parallel   "ddp"
-]]
-
--- The program of SPEC, as `gagen run -n 2` makes it.
-local function build(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    return programs, programs.build("launch", SPEC, { comm = "mpi", options = { "--ranks", "2" } })
-end
-
--- A script in the folder bin of a test.
-local function script(t, folder, name, text)
-    t.write(folder .. "/bin/" .. name, "#!/bin/sh\n" .. text)
-    t.equal(t.run { "chmod", "+x", folder .. "/bin/" .. name }.status, 0)
-end
-
--- A copy of the program: { folder, run }. run: the words of `gagen run` for it, with a `make` that finds all made.
-local function copy(t, p)
-    local folder = t.root .. "/" .. t.temp()
-    t.equal(t.run { "cp", "-a", p.folder, folder .. "/program" }.status, 0)
-    t.equal(t.run { "rm", "-rf", folder .. "/program/runs" }.status, 0)
-    script(t, folder, "make", "")
-    return { folder = folder, program = folder .. "/program",
-        run = { "run", p.spec, "-o", folder .. "/program" },
-        env = { "GAGEN_TIMEOUT=300", "PATH=" .. folder .. "/bin:" .. t.environment "PATH" } }
-end
-
--- Runs gagen with these words for the copy c.
-local function launched(programs, c, ...)
-    local words = table.move(c.run, 1, #c.run, 1, { env = c.env })
-    return programs.gagen(table.move({ ... }, 1, select("#", ...), #words + 1, words))
-end
-
--- The same in the background of a shell script, which knows gagen as $run, the program as $program, a fresh log as
--- $log; `children PROCESS` prints the numbers of its children, `ranks` those of the ranks.
-local function scripted(t, c, words, text)
-    local command = { t.root .. "/" .. t.gagen, table.unpack(c.run) }
-    return t.run { "sh", "-c", ([[
-        unset MAKEFLAGS MFLAGS MAKELEVEL
-        log=%s/log program=%s/program
-        children() { cat /proc/$1/task/*/children; }
-        ranks() { for p in $(children $run) $(children $(children $run)); do
-            case $(readlink /proc/$p/exe) in $program/train) echo $p ;; esac; done 2> /dev/null; }
-        rm -f $log
-        %s %s & run=$!
-        %s]]):format(c.folder, c.folder, table.concat(command, " "), words, text), env = c.env, timeout = 120 }
-end
 
 local TRAINS = "-- --quiet --cycles 100000000 --log $log"
 
@@ -69,7 +15,7 @@ end
 -- Ranks divide the cores that their masks have in common; a launcher that binds ranks has divided them already.
 add("a rank takes its part of the cores that it may use", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local text = SPEC:gsub('"fc1" { 8 }', '"fc1" { 2048 }, tanh {}, linear "fc2" { 2048 }', 1):gsub('"fc2" { 3', '"fc3" { 3')
+    local text = launched.SPEC:gsub('"fc1" { 8 }', '"fc1" { 2048 }, tanh {}, linear "fc2" { 2048 }', 1):gsub('"fc2" { 3', '"fc3" { 3')
     local p = programs.build("launch_masks", text, { comm = "mpi", options = { "--ranks", "2" },
         sources = { "tests/e2e/masks.c" }, ldflags = "-Wl,--wrap=sched_getaffinity,--wrap=open" })
     t.equal(threads(programs, p, { before = { "taskset", "-c", "0" } }), 1)
@@ -92,9 +38,9 @@ exec cc "$@"
 ]]
 
 add("run -n builds with the engine of the target, for that number of ranks", function(t)
-    local programs, p = build(t)
+    local programs, p = launched.build(t)
     local folder = t.root .. "/" .. t.temp()
-    script(t, folder, "cc", COMPILER:format(t.root .. "/" .. t.build))
+    launched.script(t, folder, "cc", COMPILER:format(t.root .. "/" .. t.build))
     local result = programs.gagen { "run", p.spec, "-o", folder .. "/program", "-n", "2", "--", "--quiet", "--cycles",
         "1", env = { "OMPI_CC=" .. folder .. "/bin/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder } }
     t.equal(result.status, 0, result.err)
@@ -104,19 +50,19 @@ add("run -n builds with the engine of the target, for that number of ranks", fun
 end)
 
 add("run -n computes what mpirun does by hand", function(t)
-    local programs, p = build(t)
-    local c, dump = copy(t, p), t.temp()
-    local result = launched(programs, c, "-n", "2", "--", "--cycles", "20", "--dump", dump)
+    local programs, p = launched.build(t)
+    local c, dump = launched.copy(t, p), t.temp()
+    local result = launched.run(programs, c, "-n", "2", "--", "--cycles", "20", "--dump", dump)
     t.equal(result.status, 0, result.err)
     t.equal(t.load("tests/lua/json.lua").lines(host.read(c.program .. "/runs/001/log.jsonl"))[1].ranks, 2)
     programs.identical(dump, programs.dump(p, { ranks = 2, "--cycles", 20 }), { "parameters", "gradients" })
 end)
 
 add("a request to stop reaches the ranks, which save: status 75", function(t)
-    local programs, p = build(t)
-    local c = copy(t, p)
+    local programs, p = launched.build(t)
+    local c = launched.copy(t, p)
     for _, signal in ipairs { "TERM", "INT" } do
-        local result = scripted(t, c, "-n 2 " .. TRAINS, ([[
+        local result = launched.in_script(t, c, "-n 2 " .. TRAINS, ([[
             until grep -qs update $log; do sleep 0.05; done
             kill -%s $run; wait $run; code=$?; tail -n 2 $log; exit $code]]):format(signal))
         t.equal(result.status, 75, signal .. "\n" .. result.err)
@@ -133,10 +79,10 @@ exit $code
 ]]
 
 add("a request to stop reaches the ranks below a launcher that hands no signal on", function(t)
-    local _, p = build(t)
-    local c = copy(t, p)
-    script(t, c.folder, "mpirun", KEEPS:format(t.match(t.run { "sh", "-c", "command -v mpirun" }.out, "%S+")))
-    local result = scripted(t, c, "-n 2 " .. TRAINS, [[
+    local _, p = launched.build(t)
+    local c = launched.copy(t, p)
+    launched.script(t, c.folder, "mpirun", KEEPS:format(t.match(t.run { "sh", "-c", "command -v mpirun" }.out, "%S+")))
+    local result = launched.in_script(t, c, "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         kill -TERM $run; wait $run; code=$?; tail -n 1 $log; exit $code]])
     t.equal(result.status, 75, result.err)
@@ -144,8 +90,8 @@ add("a request to stop reaches the ranks below a launcher that hands no signal o
 end)
 
 add("a second Ctrl-C ends the ranks at once", function(t)
-    local _, p = build(t)
-    local result = scripted(t, copy(t, p), "-n 2 " .. TRAINS, [[
+    local _, p = launched.build(t)
+    local result = launched.in_script(t, launched.copy(t, p), "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         ranks=$(ranks); set -- $ranks; kill -STOP $2
         kill -INT $run; sleep 0.3; kill -INT $run; wait $run; code=$?
@@ -158,14 +104,14 @@ end)
 local LOST = { [137] = true, [3] = true }
 
 add("the status of a failed rank is gagen's", function(t)
-    local programs, p = build(t)
-    local c = copy(t, p)
+    local programs, p = launched.build(t)
+    local c = launched.copy(t, p)
     local init = t.temp() .. "/init.safetensors"
-    t.equal(launched(programs, c, "-n", "2", "--", "--save-init", init, "--cycles", "1").status, 0)
+    t.equal(launched.run(programs, c, "-n", "2", "--", "--save-init", init, "--cycles", "1").status, 0)
     t.write(init, host.read(init):sub(1, -5) .. string.pack("<f", 0 / 0))
-    t.equal(launched(programs, c, "-n", "2", "--", "--quiet", "--init", init).status, 4)
-    t.equal(launched(programs, c, "-n", "2", "--restart", "2", "--", "--init", init .. "s").status, 1)
-    local result = scripted(t, c, "-n 2 " .. TRAINS, [[
+    t.equal(launched.run(programs, c, "-n", "2", "--", "--quiet", "--init", init).status, 4)
+    t.equal(launched.run(programs, c, "-n", "2", "--restart", "2", "--", "--init", init .. "s").status, 1)
+    local result = launched.in_script(t, c, "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         set -- $(ranks); kill -KILL $2; wait $run; code=$?; kill -0 $1 && code=1; exit $code]])
     assert(LOST[result.status], result.err)
@@ -178,9 +124,9 @@ local LOSES_A_RANK = [[
 ]]
 
 add("--restart goes on from the newest checkpoint of the run, bit for bit", function(t)
-    local programs, p = build(t)
-    local c = copy(t, p)
-    local result = scripted(t, c, "-n 2 --restart 1 -- --quiet --cycles 100000000", LOSES_A_RANK .. [[
+    local programs, p = launched.build(t)
+    local c = launched.copy(t, p)
+    local result = launched.in_script(t, c, "-n 2 --restart 1 -- --quiet --cycles 100000000", LOSES_A_RANK .. [[
         until grep -qs '"resumed_from": *".' $program/runs/001/log.jsonl; do sleep 0.05; done
         kill -TERM $run; wait $run]])
     t.equal(result.status, 75, result.err)
@@ -195,15 +141,15 @@ add("--restart goes on from the newest checkpoint of the run, bit for bit", func
             t.equal(event.cycle, updates)
         end
     end
-    result = launched(programs, c, "-n", "2", "--", "--quiet", "--cycles", tostring(cycles), "--resume", "001",
+    result = launched.run(programs, c, "-n", "2", "--", "--quiet", "--cycles", tostring(cycles), "--resume", "001",
         "--dump", dump)
     t.equal(result.status, 0, result.err)
     programs.identical(dump, programs.dump(p, { ranks = 2, "--cycles", cycles }), { "parameters" })
 end)
 
 add("after a stop on request nothing starts again", function(t)
-    local _, p = build(t)
-    local result = scripted(t, copy(t, p), "-n 2 --restart 1 " .. TRAINS, [[
+    local _, p = launched.build(t)
+    local result = launched.in_script(t, launched.copy(t, p), "-n 2 --restart 1 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         ranks=$(ranks); set -- $ranks; kill -STOP $2
         kill -TERM $run; sleep 0.3; kill -KILL $2; wait $run]])
@@ -222,9 +168,9 @@ exit STATUS
 -- gagen's result for a launcher that ends with this status, and the lines of words that it got.
 local function with_launcher(t, programs, c, how, ...)
     local log = t.temp() .. "/words"
-    script(t, c.folder, "mpirun", (FAILS:gsub("%u+", { VERSION = how.version or "mpirun (Open MPI) 4.1.4",
+    launched.script(t, c.folder, "mpirun", (FAILS:gsub("%u+", { VERSION = how.version or "mpirun (Open MPI) 4.1.4",
         LOG = t.root .. "/" .. log, STATUS = tostring(how.status), MORE = how.more or "" })))
-    local result = launched(programs, c, "-n", "2", ...)
+    local result = launched.run(programs, c, "-n", "2", ...)
     t.equal(result.status, how.status, result.err)
     local lines = {}
     for line in host.read(log):gmatch "[^\n]+" do lines[#lines + 1] = line:gsub("%S*/program/train", "train") end
@@ -232,8 +178,8 @@ local function with_launcher(t, programs, c, how, ...)
 end
 
 add("which failures start the ranks again, how often, with which words", function(t)
-    local programs, p = build(t)
-    local c = copy(t, p)
+    local programs, p = launched.build(t)
+    local c = launched.copy(t, p)
     for status, starts in next, { [0] = 1, [1] = 1, [4] = 1, [75] = 1, [3] = 3, [134] = 3 } do
         local lines, text = with_launcher(t, programs, c, { status = status }, "--restart", "2", "--", "--run", "a")
         t.equal(#lines, starts, "status " .. status)
@@ -247,8 +193,8 @@ add("which failures start the ranks again, how often, with which words", functio
 end)
 
 add("a restart goes on from what the start before it has made", function(t)
-    local programs, p = build(t)
-    local c, own = copy(t, p), t.root .. "/" .. t.temp() .. "/own"
+    local programs, p = launched.build(t)
+    local c, own = launched.copy(t, p), t.root .. "/" .. t.temp() .. "/own"
     local function make(name) return ("mkdir -p %s; touch %s/manifest.json\n"):format(name, name) end
     local function run(name) return make(("%s/runs/%s/checkpoints/cycle-000000200"):format(c.program, name)) end
     for _, case in ipairs {
@@ -276,8 +222,8 @@ add("a restart goes on from what the start before it has made", function(t)
 end)
 
 add("the words for each mpirun, with --hosts", function(t)
-    local programs, p = build(t)
-    local c = copy(t, p)
+    local programs, p = launched.build(t)
+    local c = launched.copy(t, p)
     local root = t.run { "id", "-u" }.out == "0\n" and "--allow-run-as-root " or ""
     local hydra, open = { status = 1, version = "HYDRA build details:" }, { status = 1 }
     local function words(how, ...) return with_launcher(t, programs, c, how, ...)[1] end
@@ -298,52 +244,41 @@ sleep 0.3; kill -KILL $rank; wait $rank; exec sleep 30
 ]]
 
 add("a launcher that outlives a failed rank by 5 seconds is ended", function(t)
-    local programs, p = build(t)
-    local c, log = copy(t, p), t.root .. "/" .. t.temp() .. "/log"
-    script(t, c.folder, "mpirun", (STAYS:gsub("%$LOG", log)))
+    local programs, p = launched.build(t)
+    local c, log = launched.copy(t, p), t.root .. "/" .. t.temp() .. "/log"
+    launched.script(t, c.folder, "mpirun", (STAYS:gsub("%$LOG", log)))
     local before = t.clock()
-    local result = launched(programs, c, "-n", "2", "--", "--quiet", "--cycles", "100000000", "--log", log)
+    local result = launched.run(programs, c, "-n", "2", "--", "--quiet", "--cycles", "100000000", "--log", log)
     t.equal(result.status, 3, result.err)
     assert(t.clock() - before < 60)
 end)
 
 add("the ranks end with gagen", function(t)
-    local _, p = build(t)
-    local result = scripted(t, copy(t, p), "-n 2 " .. TRAINS, [[
+    local _, p = launched.build(t)
+    local result = launched.in_script(t, launched.copy(t, p), "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         ranks=$(ranks); kill -KILL $run
         for p in $ranks; do while kill -0 $p; do sleep 0.1; done 2> /dev/null; echo ended; done]])
     t.equal({ result.status, result.out }, { 0, "ended\nended\n" }, result.err)
 end)
 
--- The copy of a program for the device library of the tests.
-local function device_copy(t)
-    local devices = t.load("tests/lua/devices.lua")
-    devices.needs_library(t)
-    local programs, environment = devices.open(t)
-    local p = programs.build("launch_cuda", SPEC .. 'target "cuda"\n', { options = { "--ranks", "2" } })
-    local c = copy(t, p)
-    table.move(environment(), 1, #environment(), #c.env + 1, c.env)
-    return programs, c, p, environment
-end
-
 add("ranks that gagen starts itself: the numbers, a stop, a failure", function(t)
-    local programs, c, p, environment = device_copy(t)
+    local programs, c, p, environment = launched.device_copy(t)
     local dump, expected = t.temp(), t.temp()
-    local result = launched(programs, c, "-n", "2", "--", "--cycles", "5", "--dump", dump)
+    local result = launched.run(programs, c, "-n", "2", "--", "--cycles", "5", "--dump", dump)
     t.equal(result.status, 0, result.err)
     programs.train(p, { before = { "tests/device/ranks", "2" }, "--cycles", 5, "--dump", expected,
         env = environment() })
     programs.identical(dump, expected, { "parameters", "gradients" })
-    result = scripted(t, c, "-n 2 " .. TRAINS, [[
+    result = launched.in_script(t, c, "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         kill -TERM $run; wait $run]])
     t.equal(result.status, 75, result.err)
-    result = scripted(t, c, "-n 2 " .. TRAINS, [[
+    result = launched.in_script(t, c, "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         set -- $(ranks); kill -STOP $1; kill -KILL $2; wait $run; code=$?; kill -0 $1 && code=1; exit $code]])
     assert(LOST[result.status], result.err)
-    result = scripted(t, c, "-n 2 " .. TRAINS, [[
+    result = launched.in_script(t, c, "-n 2 " .. TRAINS, [[
         until grep -qs update $log; do sleep 0.05; done
         ranks=$(ranks); kill -KILL $run
         for p in $ranks; do while kill -0 $p; do sleep 0.1; done 2> /dev/null; echo ended; done]])
@@ -359,8 +294,8 @@ add("other numbers of ranks, other modes and a missing mpirun are refused", func
         t.equal({ result.status, result.err:sub(1, #message) }, { status, message }, result.err)
         t.equal(host.exists(into), false)
     end
-    local alone = SPEC:gsub("parallel[^\n]*", "")
-    local ranks, place = SPEC:gsub('"ddp"', '{ "ddp", ranks = 2 }'), path .. ":9: parallel: "
+    local alone = launched.SPEC:gsub("parallel[^\n]*", "")
+    local ranks, place = launched.SPEC:gsub('"ddp"', '{ "ddp", ranks = 2 }'), path .. ":9: parallel: "
     refused(ranks, 1, place .. "ranks is 2, but -n says 4\n", { "-n", "4" })
     refused(ranks, 1, place .. "ranks is 2, but -n says 1\n", { "--ranks", "1" })
     local needs = 'gagen: --ranks: the spec has no parallel "ddp" or "zero1" or "zero2" or "zero3"\n'
@@ -368,30 +303,24 @@ add("other numbers of ranks, other modes and a missing mpirun are refused", func
     refused(alone .. 'parallel "none"\n', 1, needs, { "-n", "4" })
     refused(alone, 1, "gagen: --restart: the spec is for one process, expected the word parallel\n",
         { "-n", "1", "--restart", "1" })
-    refused(SPEC, 1, "gagen: -n: '0', expected 1..256\n", { "-n", "0" })
-    refused(SPEC, 1, "gagen: --restart: given without the number of ranks, expected -n N too\n", { "--restart", "1" })
-    refused(SPEC, 1, "gagen: --hosts: given without the number of ranks, expected -n N too\n", { "--hosts", "a:2" })
-    refused(SPEC, 1, "gagen: --hosts: a:2,b takes 3 ranks, expected at least the 4 of -n\n",
+    refused(launched.SPEC, 1, "gagen: -n: '0', expected 1..256\n", { "-n", "0" })
+    refused(launched.SPEC, 1, "gagen: --restart: given without the number of ranks, expected -n N too\n", { "--restart", "1" })
+    refused(launched.SPEC, 1, "gagen: --hosts: given without the number of ranks, expected -n N too\n", { "--hosts", "a:2" })
+    refused(launched.SPEC, 1, "gagen: --hosts: a:2,b takes 3 ranks, expected at least the 4 of -n\n",
         { "-n", "4", "--hosts", "a:2,b" })
     for _, wrong in ipairs { "", "a b", "a:", "a:0", "a:2x", ":2" } do
-        refused(SPEC, 1, ("gagen: --hosts: '%s' found in 'c:4,%s', expected HOST or HOST:N, as in a:2,b:2\n"):format(
+        refused(launched.SPEC, 1, ("gagen: --hosts: '%s' found in 'c:4,%s', expected HOST or HOST:N, as in a:2,b:2\n"):format(
             wrong, wrong), { "-n", "4", "--hosts", "c:4," .. wrong })
     end
-    refused(SPEC .. 'target "cuda"\n', 1, "gagen: --hosts: the ranks of this target start on this machine alone\n"
+    refused(launched.SPEC .. 'target "cuda"\n', 1, "gagen: --hosts: the ranks of this target start on this machine alone\n"
         .. "on several: sbatch job.sbatch in the program's folder, or a launcher that sets RANK, WORLD_SIZE, ",
         { "-n", "4", "--hosts", "a:4" })
-    refused(SPEC, 3, "mpirun: not found in PATH, expected an MPI ", { "-n", "2" }, { "PATH=" .. t.temp() })
+    refused(launched.SPEC, 3, "mpirun: not found in PATH, expected an MPI ", { "-n", "2" }, { "PATH=" .. t.temp() })
 end)
 
--- The log of the only run of the copy c, whose name this is.
-local function log_of(t, c, name)
-    t.equal(host.list(c.program .. "/runs"), { name, "latest" })
-    return t.load("tests/lua/json.lua").lines(host.read(("%s/runs/%s/log.jsonl"):format(c.program, name)))
-end
-
 add("run.sh starts the ranks that the program was made for, or those of -n", function(t)
-    local programs, p = build(t)
-    local c = copy(t, p)
+    local programs, p = launched.build(t)
+    local c = launched.copy(t, p)
     local dump = t.temp()
     local script_path = c.program .. "/run.sh"
     local function started(...)
@@ -399,7 +328,7 @@ add("run.sh starts the ranks that the program was made for, or those of -n", fun
     end
     local result = started("--quiet", "--cycles", "20", "--dump", dump)
     t.equal(result.status, 0, result.err)
-    t.equal(log_of(t, c, "001")[1].ranks, 2)
+    t.equal(launched.log_of(t, c, "001")[1].ranks, 2)
     programs.identical(dump, programs.dump(p, { ranks = 2, "--cycles", 20 }), { "parameters", "gradients" })
     t.equal(started("-n", "1", "--", "--quiet", "--cycles", "1", "--log", c.folder .. "/log").status, 0)
     t.equal(t.load("tests/lua/json.lua").lines(host.read(c.folder .. "/log"))[1].ranks, 1)
@@ -409,14 +338,14 @@ add("run.sh starts the ranks that the program was made for, or those of -n", fun
         t.equal({ result.status, result.err },
             { 1, ("run.sh: -n: '%s' found, expected the number of ranks\n"):format(wrong) })
     end
-    script(t, c.folder, "dirname", 'echo "${1%/*}"')
+    launched.script(t, c.folder, "dirname", 'echo "${1%/*}"')
     result = t.run { "/bin/sh", script_path, env = { "PATH=" .. c.folder .. "/bin" } }
     t.equal({ result.status, result.err },
         { 3, "run.sh: mpirun: not found in PATH, expected an MPI that starts the ranks\n" })
 end)
 
 add("run.sh starts processes for a device, and hands a stop on", function(t)
-    local programs, c, p, environment = device_copy(t)
+    local programs, c, p, environment = launched.device_copy(t)
     local dump, expected = t.temp(), t.temp()
     local result = t.run { "sh", c.program .. "/run.sh", "--cycles", "5", "--dump", dump, env = c.env }
     t.equal(result.status, 0, result.err)
@@ -435,71 +364,6 @@ add("run.sh starts processes for a device, and hands a stop on", function(t)
     t.match(result.err, "^run.sh: %-%-hosts: the ranks start on this machine alone; ")
 end)
 
--- A srun that starts two tasks, as Slurm would: each has its number; a signal goes to both.
-local SRUN = [[
-echo "$@" >> "$WORDS"
-tasks=
-trap 'kill -USR1 $tasks; stopped=yes' USR1
-for task in 0 1; do
-    SLURM_PROCID=$task SLURM_LOCALID=$task "$@" &
-    tasks="$tasks $!"
-done
-worst=0
-for task in $tasks; do
-    stopped=yes
-    while [ -n "$stopped" ]; do stopped=; code=0; wait $task || code=$?; done
-    [ $code -lt $worst ] || worst=$code
-done
-exit $worst
-]]
-
--- A job is sent USR1, queued again, sent USR1 again and then done. tasks: the text of a srun; words: what it is given
--- before the options, a pattern.
-local function queued_twice(t, c, tasks, words)
-    script(t, c.folder, "srun", tasks)
-    script(t, c.folder, "scontrol", '[ "$1" = show ] && echo localhost || echo "$@" >> "$WORDS"\n')
-    local id = 20000 + tonumber(t.run { "sh", "-c", "echo $$" }.out) % 20000      -- a port, too
-    table.move({ "WORDS=" .. c.folder .. "/words", "SLURM_JOB_ID=" .. id, "SLURM_JOB_NODELIST=n[1-2]",
-        "SLURM_NTASKS=2", "SLURM_SUBMIT_DIR=" .. c.program }, 1, 5, #c.env + 1, c.env)
-    local function job(restarts, cycles, more)
-        return t.run { "sh", "-c", ([[
-            export SLURM_RESTART_COUNT=%s
-            sh %s/job.sbatch --quiet --cycles %s & job=$!
-            %s
-            wait $job]]):format(restarts, c.program, cycles, more), env = c.env, timeout = 120 }
-    end
-    local log = ("%s/runs/job-%d.0/log.jsonl"):format(c.program, id)
-    for restarts, wait in ipairs { "until grep -qs update " .. log, "until grep -qs resumed_from.*cycle- " .. log } do
-        local result = job(restarts - 1, 100000000, wait .. "; do sleep 0.05; done; kill -USR1 $job")
-        t.equal(result.status, 75, result.err)
-    end
-    local list = log_of(t, c, ("job-%d.0"):format(id))
-    local result = job(2, list[#list].cycle + 2, "")
-    t.equal(result.status, 0, result.err)
-    local given = host.read(c.folder .. "/words"):gsub(words .. "%S*/train ", ""):gsub(" %-%-quiet[^\n]*", "")
-    t.equal(given,
-        (("--run job-N.0\nrequeue N\n--resume job-N.0\nrequeue N\n--resume job-N.0\n"):gsub("N", id)))
-end
-
--- Ranks of MPI, each of which gets the signal, as from Slurm's own.
-local MPI = [[
-echo "$@" >> "$WORDS"
-mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$@" & launcher=$!
-trap 'kill -USR1 $(cat /proc/$launcher/task/*/children)' USR1
-while kill -0 $launcher 2> /dev/null; do wait $launcher; code=$?; done
-exit $code
-]]
-
-add("job.sbatch saves on USR1, is queued again and goes on: MPI", function(t)
-    local _, p = build(t)
-    queued_twice(t, copy(t, p), MPI, "")
-end)
-
-add("job.sbatch saves on USR1, is queued again and goes on: processes", function(t)
-    local _, c = device_copy(t)
-    queued_twice(t, c, SRUN, "sh %-c [^\n]* ")
-end)
-
 add("scripts that start ranks are beside programs with ranks only, and are clean", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/launch_scripts.lua"
@@ -509,7 +373,7 @@ add("scripts that start ranks are beside programs with ranks only, and are clean
         { 'parallel "ddp"\ntarget "cuda"\n', 'ranks="" hosts=""\n' },
         { 'parallel "none"\n' }, { 'target "cuda"\n' } } do
         local into = t.temp() .. "/program"
-        t.write(path, (SPEC:gsub("parallel[^\n]*\n", case[1])))
+        t.write(path, (launched.SPEC:gsub("parallel[^\n]*\n", case[1])))
         t.equal(programs.gagen { path, "-o", into }.status, 0)
         for _, name in ipairs { "run.sh", "job.sbatch" } do
             local file = into .. "/" .. name

@@ -34,7 +34,8 @@ local SHARED = 1024 + 4 * (TALL + WIDE) * 128 + 8 * (16 * 40 + WIDE) * 4 + 8 * 8
 local ARCH = 90
 hopper.GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 
--- Narrow tiles are taken where clusters have at most this part of the columns then: they need more bytes for an operation.
+-- Narrow tiles are taken where clusters have at most this part of the columns then: they need more bytes for an
+-- operation.
 local GAIN = 0.85
 
 -- How a product is cut (hopper_product.cu, by which it computes in int) into tiles of so many columns: blocks of a
@@ -176,7 +177,8 @@ function hopper.twin(g, kernel, operands, arguments)
     -- sums of a are computed beside the product; those of b are not, as its columns are shared
     local terms = sums and sums.array.text == "a" or false
     local of_tiles = c.shared * (c.shares + 2) * pile * c.wide
-    local of_sums = terms and ceil(g.M, pile) * (c.shares + 2) * pile or sums and term_parts(g) * ceil(sums.number, 4) * 4
+    local of_sums = terms and ceil(g.M, pile) * (c.shares + 2) * pile
+        or sums and term_parts(g) * ceil(sums.number, 4) * 4
     return { cluster = c.cluster, wide = c.wide, blocks = c.clusters * c.cluster, shared = SHARED,
         parts_bytes = 4 * (terms and of_tiles + of_sums or math.max(of_tiles, of_sums or 0)),
         tiles = c.shared * c.cluster * (TALL // PART_ROWS), rounds = false,
@@ -185,7 +187,7 @@ function hopper.twin(g, kernel, operands, arguments)
         boxes = { matrix("a", a, g.M, g.K, TALL, DEEP),
             matrix("b", b, g.N, g.K, part, part % 64 == 0 and DEEP or DEEP // c.cluster) },
         made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { cluster = c.cluster, wide = c.wide, terms = terms,
+        arguments = { tile = { cluster = c.cluster, wide = c.wide }, terms = terms,
             has_terms = text.ident(tostring(terms)), a = arguments.a, b = arguments.b,
             c = ordered.copy(arguments.c, { bias = false }), behind = arguments.behind, sums = sums,
             beside = beside(arguments.behind), bias = text.ident(arguments.c.bias and "bias" or "nullptr") } }
