@@ -135,8 +135,8 @@ static void watch_below(job *j) {
     if (alive < j->most_below && !j->due) j->due = now() + GRACE;
 }
 
-/* The first request asks for a checkpoint; a second SIGINT ends the job at once, as it ends a program. Not every launcher
- * hands a signal on, so ranks on this host get it from here, too: a request that comes twice is one. */
+/* The first request asks for a checkpoint; a second SIGINT ends the job at once, as it ends a program. Not every
+ * launcher hands a signal on, so ranks on this host get it from here, too: a request that comes twice is one. */
 static void request(job *j, int number) {
     if (j->requests++ == 0) {
         signal_all(j, SIGUSR1);
