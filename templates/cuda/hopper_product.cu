@@ -231,10 +231,10 @@ GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], const
     __syncwarp();
     float value[8], lower[8];
     ga_strip_eight(value, scratch, row, lane % 4 * 2, bias ? bias + j : nullptr);
-    ga_strip_eight(lower, scratch, row + 8, lane % 4 * 2, bias ? bias + j : nullptr);
-    __syncwarp();
     put(i, j, value, beside.upper);
+    ga_strip_eight(lower, scratch, row + 8, lane % 4 * 2, bias ? bias + j : nullptr);
     put(i + 8, j, lower, beside.lower);
+    __syncwarp();
 }
 
 /* The same for all strips. They go through shared memory one by one; what is needed beside them is read two strips ahead:

@@ -96,12 +96,12 @@ const auto &[$(beside.names)] = beside;
 ga_add8<ALL>(sums, bias + column, size.N - column);
 //% end
 //% if c.drops then
-const ga_draws z = ga_draws_from(ga_draws_at(drops, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows)),
-                                 row % $(c.drops.rows) * size.N + column);
+const ga_draws z = ga_draws_at(drops, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows));
+const ga_int64 drawn = row % $(c.drops.rows) * size.N + column;
 #pragma unroll
 for (int k = 0; k < 8; k++) {
     const real value = sums[k];
-    sums[k] = ga_dropped(z, k, $(c.drops.value));
+    sums[k] = ga_dropped(z, drawn + k, $(c.drops.value));
 }
 //% end
 //% if behind then
