@@ -77,7 +77,9 @@ end
 
 function branch.run(g, config)
     local last = #g.backward
-    if not config.branches or g.ranks or is_large(g.forward, config) or is_large(g.backward, config) then return true end
+    if not config.branches or g.ranks or is_large(g.forward, config) or is_large(g.backward, config) then
+        return true
+    end
     local early, moved = move_first(g)
     mark(g, g.forward, #g.forward, early)
     g.forks = g.branches ~= nil
