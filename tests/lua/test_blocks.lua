@@ -19,7 +19,7 @@ model(function(batch)
                    linear "proj" { 64 } },
         residual { layernorm "ln_2" {}, linear "fc" { 256 }, gelu {}, linear "out" { 64 }, dropout(0.1) },
     } (x)
-    return unembed { "wte" } (layernorm "ln_f" {} (x))
+    return unembed { "wte" } (layernorm "ln_f" {} (tanh(x)))
 end)
 init       { { "*", normal = 0.2 } }
 loss       "cross_entropy"
