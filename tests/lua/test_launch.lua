@@ -15,7 +15,8 @@ end
 -- Ranks divide the cores that their masks have in common; a launcher that binds ranks has divided them already.
 add("a rank takes its part of the cores that it may use", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local text = launched.SPEC:gsub('"fc1" { 8 }', '"fc1" { 2048 }, tanh {}, linear "fc2" { 2048 }', 1):gsub('"fc2" { 3', '"fc3" { 3')
+    local text = launched.SPEC:gsub('"fc1" { 8 }', '"fc1" { 2048 }, tanh {}, linear "fc2" { 2048 }', 1)
+        :gsub('"fc2" { 3', '"fc3" { 3')
     local p = programs.build("launch_masks", text, { comm = "mpi", options = { "--ranks", "2" },
         sources = { "tests/e2e/masks.c" }, ldflags = "-Wl,--wrap=sched_getaffinity,--wrap=open" })
     t.equal(threads(programs, p, { before = { "taskset", "-c", "0" } }), 1)

@@ -419,6 +419,7 @@ local function step_text(g, config, context, header)
     local ranks, chunked, filed = config.mode.ranks or false, g.head ~= nil, g.state_file ~= nil
     local hosted = filed or placed.is_used(g)
     local twins, narrows, branches = #hopper.of(context.kernels) > 0, g.narrows or false, g.branches or false
+    assert(not (twins and branches), "twins share memory for parts of their results (passes/branch.lua)")
     local packs, joins = not narrows or #g.views > 0, g.joins or false
     local sweep, calls = sweep_of(g, context, b.boundary_calls)
     return sections.render(context.template("program_cuda/step.c"), {
