@@ -64,7 +64,8 @@ local function lower(path, o, sets, choice)
     local facts = profile.get(c.profile)
     local target = targets.of(c)
     c.narrow_wire = target.narrow_wire or false
-    c.behind, c.parts, c.writes_half = target.behind or {}, target.parts or {}, target.writes_half or {}
+    c.behind, c.parts = target.behind or {}, target.parts or {}
+    c.writes_half = target.writes_half and target.writes_half(c) or {}
     c.sums_rows, c.drops = target.sums_rows or {}, target.drops or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)

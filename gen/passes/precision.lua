@@ -5,9 +5,9 @@
 --   y = softmax(x)        ->  x_f32 = x ; y_f32 = softmax(x_f32) ; y = y_f32       with x, y bf16
 --
 -- A value is rounded once, where it is stored. Pointwise kernels read and write 16 bits themselves. For other ops the
--- catalog lists the 16-bit operands (`half`), the target more results (config.writes_half); for all others a pointwise
--- node beside the op converts. The inputs of a product are always 16 bits: a batch is rounded first, and weights get a
--- view (passes/layout.lua).
+-- catalog lists the 16-bit operands (`half`), the target ops that write more (config.writes_half); for all others a
+-- pointwise node beside the op converts. The inputs of a product are always 16 bits: a batch is rounded first, and
+-- weights get a view (passes/layout.lua).
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -60,7 +60,7 @@ function Casts:write(node, op, name)
     local out = node.outs[name]
     local t = out.tensor
     local own = self.writes_half[node.op]
-    if not graph.is_half(t) or op.half and op.half[name] or own and own[name] then return end
+    if not graph.is_half(t) or op.half and op.half[name] or own and own(node) then return end
     local written = graph.tensor(self.graph, { name = t.name .. "_f32", shape = t.shape, dtype = "f32",
         kind = "value", at = node.at, def = node, scope = node.scope, rowless = t.rowless, cast = true })
     node.outs[name] = { tensor = written }

@@ -316,7 +316,7 @@ static void $fn($params) {
     }
 }
 
-//@ attend_dx_matrix(fn, params, source, shape, tile, visible, softmax, dropout, type)
+//@ attend_dx_matrix(fn, params, source, shape, tile, visible, softmax, dropout, type, half, result)
 /* $fn: the gradients of attention with respect to queries, keys and values, by blocks of bf16
  * One worker computes a head of the keys, with all queries that use it; p is computed again from lse. Scores have a row
  * for each key, sums of queries a column for each query.
@@ -331,7 +331,7 @@ static void $fn($params) {
     enum { WIDE = $(tile.wide) }; /* D in whole blocks */
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
-    real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+    $result *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
 //% if dropout then
     const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
@@ -356,14 +356,19 @@ static void $fn($params) {
             for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
                 for (int i0 = $(visible.first); i0 < T; i0 += QUERIES) {
                     const int n = i0 + QUERIES < T ? QUERIES : T - i0;
-                    $(tile_queries { shape = shape, type = type })
+                    $(tile_queries { shape = shape, type = type, result = result })
                     $(tile_keys { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
-                    $(query_gradients { visible = visible })
+                    $(query_gradients { visible = visible, half = half })
                 }
             }
             for (int j = 0; j < m; j++) {
+//% if half then
+                narrow_row(dk + at + j * K_ROW, d_key + j * WIDE, D);
+                narrow_row(dv + at + j * K_ROW, d_value + j * WIDE, D);
+//% else
                 for (int c = 0; c < D; c++) dk[at + j * K_ROW + c] = d_key[j * WIDE + c];
                 for (int c = 0; c < D; c++) dv[at + j * K_ROW + c] = d_value[j * WIDE + c];
+//% end
             }
         }
     }
@@ -372,10 +377,10 @@ static void $fn($params) {
 //% end
 }
 
-//@ tile_queries(shape, type)
+//@ tile_queries(shape, type, result)
 //% -- In attend_dx_matrix: copies the queries and dy of a tile for all of its products.
 const $type *queries = query + (row + i0) * Q_ROW + h * D, *dys = dy + (row + i0) * Y_ROW + h * D;
-real *d_query = dq + (row + i0) * Q_ROW + h * D;
+$result *d_query = dq + (row + i0) * Q_ROW + h * D;
 _Alignas(64) bf16 q_columns[SLICES * QUERIES * WIDE], dy_columns[SLICES * QUERIES * WIDE];
 _Alignas(64) bf16 q_rows[SLICES * QUERIES * WIDE], dy_rows[SLICES * QUERIES * WIDE];
 _Alignas(64) bf16 ds_pairs[CUTS * KEYS * QUERIES];
@@ -421,17 +426,21 @@ for (int j = 0; j < m; j += 32) {
                 q_rows + 32 * first, 1, QUERIES, 32, WIDE, n - first);
 }
 
-//@ query_gradients(visible)
+//@ query_gradients(visible, half)
 //% -- In attend_dx_matrix: what the keys of a tile add to the gradients of its queries.
 for (int i = 0; i < n; i += 32) {
     const int seen = $(visible.seen);
     _Alignas(64) real sum[WIDE * 32], out[32 * WIDE];
     tile_matrix(sum, 32, false, turned, 1, ds_pairs + CUTS * KEYS * i, CUT_PARTS, KEYS, WIDE, 32, seen);
     tile_turn(out, sum, WIDE);
+//% if half then
+    for (int r = 0; r < 32 && i + r < n; r++) narrow_row(d_query + (i + r) * Q_ROW, out + r * WIDE, D);
+//% else
     for (int r = 0; r < 32 && i + r < n; r++) {
         real *to = d_query + (i + r) * Q_ROW;
         for (int c = 0; c < D; c++) to[c] = j0 == 0 ? out[r * WIDE + c] : to[c] + out[r * WIDE + c];
     }
+//% end
 }
 
 //@ score_gradients(shape, visible, softmax, dropout)
@@ -455,44 +464,4 @@ for (int i = 0; i < n; i++) {
     for (int j = 0; j < seen[i]; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $(softmax.scale);
 //% end
     for (int j = seen[i]; j < KEYS; j++) dsi[j] = 0;
-}
-
-//@ rotary(fn, params, source, shape, base, sign, place, load, store)
-/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,
- * turned by the angle $(sign)t $base^(-2i / $(shape.d)) at position t
- * Angles are computed in double, once for a tile of positions.
- * $source */
-static void $fn($params) {
-    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), D = $(shape.d), HALF = D / 2, TILE = 16 };
-    enum { ROW = $(shape.row) };
-    for (ga_tiles t = ga_tiles_begin(w, (T + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int from = (int)t.index * TILE, to = from + TILE < T ? from + TILE : T;
-        real cosine[TILE][HALF], sine[TILE][HALF];
-        for (int c = 0; c < HALF; c++) {
-            const double step = $(sign)pow($base, -2.0 * c / D);
-            for (int p = from; p < to; p++) {
-                cosine[p - from][c] = (real)cos($place * step);
-                sine[p - from][c] = (real)sin($place * step);
-            }
-        }
-        for (int i = 0; i < B * (to - from) * HEADS; i++) {
-            const int p = i / HEADS % (to - from);
-            const size_t at = ((size_t)(i / HEADS / (to - from)) * T + from + p) * ROW + i % HEADS * D;
-            for (int c = 0; c < HALF; c++) {
-                const real low = $(load.low) * cosine[p][c] - $(load.high) * sine[p][c];
-                const real high = $(load.high) * cosine[p][c] + $(load.low) * sine[p][c];
-                $(store.low)
-                $(store.high)
-            }
-        }
-//% if store.rest then
-        for (int i = 0; i < B * (to - from); i++) { /* what stands behind the heads is copied */
-            const size_t row = ((size_t)(i / (to - from)) * T + from + i % (to - from)) * ROW;
-            for (size_t at = row + HEADS * D; at < row + ROW; at++) {
-                const real value = $(load.rest);
-                $(store.rest)
-            }
-        }
-//% end
-    }
 }

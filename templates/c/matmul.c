@@ -312,7 +312,8 @@ static void $fn($params) {
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth) };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
+    enum { ACROSS = (N + WIDE - 1) / WIDE, EACH = $(tile.each) }; /* tiles beside each other, and for each worker */
+    const int tall = tile_height(w, M, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
 //% if b.panels and a.part then
     _Alignas(64) bf16 part[SLICES * $(a.part) * DEPTH];
 //% elseif a.part then
@@ -326,8 +327,8 @@ static void $fn($params) {
 //% if tile.registers then
     matrix_begin();
 //% end
-    for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
+    for (ga_tiles t = ga_tiles_begin(w, down * ACROSS); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / ACROSS) * tall, i1 = i0 + tall < M ? i0 + tall : M;
         const int j = (int)(t.index % ACROSS) * WIDE, columns = at_most(N - j, WIDE);
 //% if sums.begin then
         $(sums.begin)
@@ -383,4 +384,45 @@ static void $fn($params) {
 //% if tile.registers then
     matrix_end();
 //% end
+}
+
+//@ linear_matrix_beside(fn, params, source, shape, tile, a, sums, ahead, finish)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of bf16, sums of f32
+ * While the registers add up a block, vectors finish the one before.
+ * $source */
+static void $fn($params) {
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide), STEPS = K / 32 };
+    enum { ACROSS = (N + WIDE - 1) / WIDE, EACH = $(tile.each) }; /* tiles beside each other, and for each worker */
+    const int tall = tile_height(w, M, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
+    _Alignas(64) float sums[2][32 * 32];
+    matrix_begin();
+    for (ga_tiles t = ga_tiles_begin(w, down * ACROSS); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / ACROSS) * tall, i1 = i0 + tall < M ? i0 + tall : M;
+        const int j = (int)(t.index % ACROSS) * WIDE, across = at_most(N - j, WIDE) / 32;
+        const int blocks = (i1 - i0) / 32 * across;
+        const bf16 *panel = b + (size_t)j * K;
+        size_t place = 0; /* of the block before */
+        for (int block = 0; block <= blocks; block++) { /* beside the last one no other is added up */
+            const bool adds = block < blocks;
+            const int i = i0 + block / across * 32, x = block % across * 32;
+            if (adds) {
+//% if ahead then
+                $ahead
+//% end
+                matrix_load($(sums.start), $(sums.start_row));
+            }
+            for (int step = 0; step < STEPS; step++) {
+                const int k = 32 * step;
+                if (adds) matrix_step($(a.block), $(a.row), panel + x * K + 32 * k);
+                if (block == 0) continue;
+                const int first = 32 * step / STEPS, rows = 32 * (step + 1) / STEPS - first;
+                const size_t from = place + (size_t)first * N;
+                float *done = sums[(block + 1) % 2] + 32 * first;
+                $finish
+            }
+            if (adds) matrix_store(sums[block % 2], 32);
+            place = (size_t)i * N + j + x;
+        }
+    }
+    matrix_end();
 }

@@ -18,6 +18,15 @@ static inline void matrix_begin(void) {
 
 static inline void matrix_end(void) { _tile_release(); }
 
+//@ tile_height()
+/* Rows of a tile of a product, a multiple of 32 and at most `most`: of `rows`, so that there are `each` tiles for each
+ * worker where tiles of 64 rows are enough. There are `across` tiles beside each other. */
+static inline int tile_height(const ga_worker *w, int rows, int most, int across, int each) {
+    const int wanted = (each * w->count + across - 1) / across, least = (rows + most - 1) / most;
+    const int down = wanted > least ? wanted : least, tall = ((rows + down - 1) / down + 31) / 32 * 32;
+    return tall < 64 && most > 64 ? 64 : tall < most ? tall : most;
+}
+
 //@ sums()
 /* Sums (32 x 32) in the registers: those of memory, or zeros if it is NULL. Rows lie `row` elements apart. */
 static inline void matrix_load(const float *sums, int row) {
@@ -45,20 +54,24 @@ static inline void matrix_store(float *sums, int row) {
     _tile_stored(3, below + 16, bytes);
 }
 
+//@ step()
+/* Adds a (32 x 32) b (32 x 32) to the sums. Rows of a have a_row elements; b has rows of 32 pairs: b(k, j) beside
+ * b(k + 1, j) for an even k. */
+static inline void matrix_step(const bf16 *a, size_t a_row, const bf16 *b) {
+    _tile_loadd(4, a, 2 * a_row);
+    _tile_stream_loadd(6, b, 128);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_stream_loadd(7, b + 32, 128);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + 16 * a_row, 2 * a_row);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
 //@ terms()
-/* Adds a (32 x depth) b (depth x 32) to the sums; depth is a multiple of 32. Rows of a have a_row elements; b has rows
- * of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. */
+/* Adds a (32 x depth) b (depth x 32) to the sums; depth is a multiple of 32. */
 static inline void matrix_terms(const bf16 *a, size_t a_row, const bf16 *b, int depth) {
-    for (int k = 0; k < depth; k += 32, a += 32, b += 1024) {
-        _tile_loadd(4, a, 2 * a_row);
-        _tile_stream_loadd(6, b, 128);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_stream_loadd(7, b + 32, 128);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + 16 * a_row, 2 * a_row);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-    }
+    for (int k = 0; k < depth; k += 32, a += 32, b += 1024) matrix_step(a, a_row, b);
 }
 
 //@ terms_of_slices(order)
@@ -150,6 +163,22 @@ static inline void matrix_look_up(bf16 *to, const bf16 *x, size_t row, int rows,
         const bf16_pairs odd = (bf16_pairs)_mm512_i32gather_epi32((__m512i)(all >> 16), table, sizeof *table);
         all = (even & 0xffff) | odd << 16;
         memcpy(to, &all, (size_t)columns * sizeof *to);
+    }
+}
+
+//@ matrix_look_up_sums()
+/* to = table[x.bits] for the first rows and columns of a block: to (32 x 32) as a block of sums. */
+static inline void matrix_look_up_sums(float *to, const bf16 *x, size_t row, int rows, int columns,
+                                       const float *table) {
+    for (int r = 0; r < rows; r++, to += 32, x += row) {
+        uint16_t bits[32] = {0};
+        memcpy(bits, x, (size_t)columns * sizeof *x);
+        UNROLL for (int n = 0; n < 32; n += 16) {
+            __m256i some;
+            memcpy(&some, bits + n, sizeof some);
+            const __m512i all = _mm512_i32gather_epi32(_mm512_cvtepu16_epi32(some), table, sizeof *table);
+            memcpy(to + n, &all, sizeof all);
+        }
     }
 }
 

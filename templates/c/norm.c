@@ -75,8 +75,8 @@ static void $fn($params) {
             const real factor = rstd[r], middle = 0, level = 0;
 //% end
             const real slope = row_lever(scaled, row, middle, C) * factor * factor / C;
-            for (int c = 0; c < C; c++) {
-                const size_t i = (size_t)r * C + c;
+            INDEPENDENT for (int c = 0; c < C; c++) {
+                const size_t at = (size_t)r * C + c;
                 const real value = factor * (scaled[c] - level - (row[c] - middle) * slope);
                 $store
             }

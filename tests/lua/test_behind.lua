@@ -48,8 +48,8 @@ for _, case in ipairs { { "f32", "generic" }, { "f32", "sapphirerapids" }, { "bf
         -- functions of one number of bf16 are tables where a processor reads them fast; the other program computes them
         local looks_up = precision == "bf16" and march == "sapphirerapids"
         local kernels = host.read(p.folder .. "/kernels.c")
-        for _, text in ipairs { "matrix_look_up(behind + at, c + at, N,", "gelu_of[BF16_NUMBERS + 1];",
-            "gelu_dx_of[with_2[at].bits]" } do
+        for _, text in ipairs { "matrix_look_up(behind + from, c + from, N,", "gelu_of[BF16_NUMBERS + 1];",
+            "matrix_look_up_sums(looked_1, with_2 + from, N," } do
             t.equal(kernels:find(text, 1, true) ~= nil, looks_up, text)
         end
         t.equal(host.read(plain.folder .. "/kernels.c"):find "_of%[" ~= nil, false)

@@ -70,6 +70,22 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
     end)
 end
 
+-- 96 rows are whole blocks. The products have GELU, its gradient, tanh, a residual or nothing behind them.
+add("sapphirerapids: vectors finish a block beside the next one, for any number of threads", function(t)
+    local rows, arrays = { "--set", "batch=8" }, { "parameters", "state", "gradients" }
+    local function count(program)
+        return select(2, host.read(program.folder .. "/kernels.c"):gsub("matrix_step%(a %+", ""))
+    end
+    local found, p, programs = bits(t, "sapphirerapids", nil, rows)
+    t.equal(count(p), 10)
+    for _, threads in ipairs { 3, 7 } do
+        programs.identical(programs.dump(p, { "--cycles", 3, "--threads", threads }), found, arrays)
+    end
+    local copied, other = bits(t, "sapphirerapids", nil, { "--without", "layout", table.unpack(rows) })
+    t.equal(count(other), 0)
+    programs.identical(found, copied, arrays)
+end)
+
 add("the plan says which weights are panels", function(t)
     local _, p = build(t, "sapphirerapids")
     local programs = t.load("tests/lua/programs.lua")(t)

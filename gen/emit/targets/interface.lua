@@ -41,8 +41,8 @@ interface.fields = {
         .. "none", true),
     field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "
         .. "real): in how many parts of the rows, nil: not at all; nil: none", true),
-    field("writes_half", "table", "by op: the results that its kernel writes in 16 bits beside those of the catalog "
-        .. "(passes/precision.lua), as keys; nil: none", true),
+    field("writes_half", "function", "(config): by op, (node): whether its kernel writes all results in 16 bits, not "
+        .. "only those of the catalog (passes/precision.lua); nil: none does", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, in blocks of "

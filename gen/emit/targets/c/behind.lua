@@ -1,10 +1,13 @@
 -- behind: a pointwise node in a product's kernel (targets/behind.lua), as the C target computes it.
 local behind = require "emit.targets.behind"
 local c = require "emit.targets.c.c"
+local expr = require "base.expr"
 local graph = require "graph.graph"
 local look_up = require "emit.targets.c.look_up"
 local ordered = require "base.ordered"
+local statements = require "base.statements"
 local text = require "base.text"
+local view = require "graph.view"
 
 local c_behind = {}
 
@@ -26,19 +29,69 @@ function c_behind.ahead(node, place, rows, columns)
     return #lines > 0 and text.block(table.concat(lines, "\n"))
 end
 
+-- A node with tables in the place of costly functions behind its product, the target that spells them, and the list of
+-- them (look_up.of_inputs). text: the format of an element by its name, its table and its parameter.
+local function with_tables(kernel, list, text_of)
+    local node, shown = kernel.node, {}
+    local found
+    list, found = look_up.of_inputs(kernel, list)
+    for _, one in ipairs(found) do shown[one.name] = text_of(one) end
+    return ordered.copy(node, { behind = ordered.copy(node.behind, { statements = list }) }),
+        ordered.copy(c, { spelling = function(real, _, at)
+            return c.spelling(real, function(name) return shown[name] or name end, at)
+        end }), found
+end
+
 --- The lines that store element `at` of a kernel's result c, whose sum is `value`, and compute what stands behind it.
 --- in_place: c[at] is `value` already.
 function c_behind.store(kernel, dtype, in_place)
-    local node, shown = kernel.node, {}
+    local node, target = kernel.node, c
     if node.behind then
-        local list
-        list, shown = look_up.of_inputs(kernel, node.behind.statements)
-        node = ordered.copy(node, { behind = ordered.copy(node.behind, { statements = list }) })
+        node, target = with_tables(kernel, node.behind.statements, function(one)
+            return ("%s[%s[at].bits]"):format(one.table, one.key)
+        end)
     end
-    local target = ordered.copy(c, { spelling = function(real, _, at)
-        return c.spelling(real, function(name) return shown[name] or name end, at)
-    end })
     return behind.store(ordered.copy(kernel, { node = node }), dtype, target, "at", in_place)
+end
+
+-- Operations whose results are never denormal: threads make those zeros.
+local ARITHMETIC = { ["+"] = true, ["-"] = true, ["*"] = true, ["/"] = true }
+
+-- e with `value` in the place of the product's rounded sum; nil: it reads the sum itself.
+local function of_rounded(e)
+    if look_up.is_sum(e) then return expr.var "value" end
+    if e.op == "var" and e.name == "value" then return nil end
+    if #e == 0 then return e end
+    local node = { op = e.op, value = e.value, name = e.name }
+    for i, child in ipairs(e) do
+        node[i] = of_rounded(child)
+        if not node[i] then return nil end
+    end
+    return setmetatable(node, getmetatable(e))
+end
+
+--- The text that computes element `at` of a block behind a product from `value`, the product's sum as a number of bf16,
+--- and stores it in `to`, to be rounded to bf16; nil: something reads a sum itself, or the result may be a number that
+--- was not computed.
+---   text      this text
+---   tables    the tables that are read for the block before it (look_up.of_inputs): `place` is the element of an array
+---   result    the name of the result's parameter
+function c_behind.of_rounded(kernel, to, place)
+    local node, list = kernel.node, {}
+    if not graph.is_half(behind.result(node)) or not ARITHMETIC[statements.result(node.behind.statements).op] then
+        return nil
+    end
+    for i, s in ipairs(node.behind.statements) do
+        list[i] = { s[1], of_rounded(s[2]) }
+        if not list[i][2] then return nil end
+    end
+    local shown, target, tables = with_tables(kernel, list, function(one)
+        return ("%s[%s]"):format(one.name, place)
+    end)
+    local function element(key, _, v) return ("%s[%s]"):format(key, v and view.text(v, "at") or "at") end
+    local lines, value = behind.lines(shown, target.spelling("f32", nil, node.at), element, "bf16_rounded")
+    lines[#lines + 1] = ("%s = %s;"):format(to, value)
+    return { text = behind.block(lines).text, tables = tables, result = select(2, behind.result(node)) }
 end
 
 return c_behind

@@ -35,12 +35,12 @@ local function is_costly(e)
     return false
 end
 
--- Whether e is the product's sum as a number of bf16.
-local function is_sum(e) return e.op == "rounded" and e[1].op == "var" and e[1].name == "value" end
+--- Whether e is the product's sum as a number of bf16.
+function look_up.is_sum(e) return e.op == "rounded" and e[1].op == "var" and e[1].name == "value" end
 
 -- e with x in the place of the product's rounded sum.
 local function of_sum(e)
-    if is_sum(e) then return expr.var(X) end
+    if look_up.is_sum(e) then return expr.var(X) end
     if #e == 0 then return e end
     local node = { op = e.op, value = e.value, name = e.name }
     for i, child in ipairs(e) do node[i] = of_sum(child) end
@@ -87,36 +87,34 @@ function look_up.of_result(kernel)
     return table_of(kernel, word_of(node.behind.statements), e, "bf16", "bf16_narrow(%s)")
 end
 
--- The element of an input that is a number of bf16 in the place of the result's element; nil: it is another input.
-local function element_of(node, name)
+-- The parameter of an input whose elements are numbers of bf16 in the places of the result's; nil: it is another input.
+local function parameter_of(node, name)
     local key = name:find "^x_%d+$" and name:gsub("^x_", "with_")
     local t = key and node.ins[key]
-    return t and t.kind ~= "scalar" and t.dtype == "bf16" and not node.views[key] and key .. "[at]" or nil
+    return t and t.kind ~= "scalar" and t.dtype == "bf16" and not node.views[key] and key or nil
 end
 
 --- The statements behind a kernel's product with variables in the place of each largest part that is a costly function
---- of one input, and the C text of these variables.
+--- of one input, and a list of these variables, { name, table, key: the input's parameter }.
 function look_up.of_inputs(kernel, list)
-    local shown, count = {}, 0
-    if not applies(kernel) then return list, shown end
+    local found = {}
+    if not applies(kernel) then return list, found end
     local function replaced(e)
         local names = is_costly(e) and expr.variables(e) or {}
         if #names == 0 then return e end
-        local element = #names == 1 and element_of(kernel.node, names[1])
-        if element then
+        local key = #names == 1 and parameter_of(kernel.node, names[1])
+        if key then
             local own = table_of(kernel, word_of(list), expr.substitute(e, { [names[1]] = expr.var(X) }), "float", "%s")
-            count = count + 1
-            local name = "looked_" .. count
-            shown[name] = ("%s[%s.bits]"):format(own, element)
-            return expr.var(name)
+            found[#found + 1] = { name = "looked_" .. #found + 1, table = own, key = key }
+            return expr.var(found[#found].name)
         end
         local node = { op = e.op, value = e.value, name = e.name }
         for i, child in ipairs(e) do node[i] = replaced(child) end
         return setmetatable(node, getmetatable(e))
     end
     local e = replaced(whole(list))
-    if count == 0 then return list, shown end
-    return { { list[#list][1], e } }, shown
+    if #found == 0 then return list, found end
+    return { { list[#list][1], e } }, found
 end
 
 return look_up

@@ -89,7 +89,8 @@ local function nothing() return {} end
 -- A piece is in the program if a kernel, or a later piece, uses one of its names. sized: it has functions for numbers
 -- of rows and columns, named as one of these; matrix: only for profiles with this; sliced: only for programs whose
 -- operands have slices, or only for others; turned: only where vectors have 16 floats, or only elsewhere; eights: only
--- where vectors have at least 8 floats, or only elsewhere.
+-- where vectors have at least 8 floats, or only elsewhere; narrows: only where an instruction rounds vectors to bf16,
+-- or only elsewhere.
 local PIECES = {
     { file = "math", block = "unroll", arguments = nothing, names = { "UNROLL" } },
     { file = "math", block = "independent", arguments = nothing, names = { "INDEPENDENT" } },
@@ -120,12 +121,17 @@ local PIECES = {
         names = { "conv_sums", "conv_sums_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "widen_rows", arguments = half, names = { "widen_rows" } },
-    { file = "half", block = "narrow_row", arguments = half, names = { "narrow_row" } },
+    { file = "half", block = "narrow_row", narrows = false, arguments = half, names = { "narrow_row" } },
+    { file = "half", block = "narrow_row_of_pairs", narrows = true, arguments = nothing, include = matrix_header,
+        names = { "narrow_row" } },
     { file = "table", block = "numbers", arguments = nothing, include = denormals_header, names = { "BF16_NUMBERS" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
     { file = "matrix", block = "slices", arguments = slices, include = bf16_header, names = { "SLICES" } },
+    { file = "matrix", block = "tile_height", arguments = nothing, names = { "tile_height" } },
     { file = "matrix", block = "sums", matrix = "registers", arguments = nothing,
         names = { "matrix_load", "matrix_store" } },
+    { file = "matrix", block = "step", matrix = "registers", sliced = false, arguments = nothing,
+        names = { "matrix_step" } },
     { file = "matrix", block = "terms", matrix = "registers", sliced = false, arguments = nothing,
         names = { "matrix_terms" } },
     { file = "matrix", block = "terms_of_slices", sliced = true, arguments = order, names = { "matrix_terms" } },
@@ -144,6 +150,8 @@ local PIECES = {
     { file = "matrix", block = "matrix_finish", arguments = nothing, names = { "matrix_finish" } },
     { file = "matrix", block = "matrix_look_up", arguments = nothing, include = matrix_header,
         names = { "matrix_look_up" } },
+    { file = "matrix", block = "matrix_look_up_sums", arguments = nothing, include = matrix_header,
+        names = { "matrix_look_up_sums" } },
     { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },
     { file = "matrix", block = "pairs_across", sliced = false, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "some", arguments = nothing, names = { "some" } },
@@ -216,8 +224,9 @@ local function include_key(name) return (name:sub(1, 1) == "<" and "1" or "2") .
 local function fits(piece, context)
     local sliced, turned = context.slices ~= nil, context.profile.fma == "avx512" and context.real == "f32"
     local eights = context.profile.vector >= 32 and context.real == "f32"
+    local narrows = context.half == "bf16" and context.profile.matrix ~= nil
     return (piece.sliced == nil or piece.sliced == sliced) and (piece.turned == nil or piece.turned == turned)
-        and (piece.eights == nil or piece.eights == eights)
+        and (piece.eights == nil or piece.eights == eights) and (piece.narrows == nil or piece.narrows == narrows)
         and (not piece.matrix or piece.matrix == context.profile.matrix)
 end
 

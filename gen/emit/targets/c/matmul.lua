@@ -35,8 +35,7 @@ local function ceil(a, b) return (a + b - 1) // b end
 --- The rows of a product from which on packing a panel by columns costs less than a transposed copy of the weight in
 --- each update; nil where no vectors turn blocks of elements.
 function matmul.turns(config)
-    local turns = config.precision == "f32" and not machine.slices(config)
-    return turns and machine.get(config.profile).vector >= 32 and TURNED_ROWS or nil
+    return config.precision == "f32" and machine.get(config.profile).vector >= 32 and TURNED_ROWS or nil
 end
 
 --- Rows and vectors of a strip whose sums, a row of B and a broadcast value fit the registers.

@@ -23,15 +23,17 @@ matrix.BLOCK = 32           -- rows, columns and terms of one step
 
 local BLOCK = matrix.BLOCK
 -- The most rows, columns and terms (of one slice) of a tile, where A is read by rows and where it is copied by columns.
--- `tall_sums`: the most rows where sums take more than one panel, so that they are kept meanwhile.
+-- `tall_sums`: the most rows where sums take more than one panel, so that they are kept meanwhile. `each`: tiles for
+-- each worker: fewer copy less, more share the work better.
 -- Registers read panels of up to 1.2 MB from the L2 cache as fast as 32 rows of A, so that most sums take one panel;
 -- vectors are fastest with rows of A in the L1 cache.
 local MOST = {
-    registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536 },
-        columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384 }, tiles = 6 },
-    vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384 },
-        columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384 }, tiles = 12 },
+    registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536, each = 3 },
+        columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384, each = 2 } },
+    vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384, each = 6 },
+        columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, each = 6 } },
 }
+local WORKERS = 2           -- at least so many workers have their tiles
 local SIDE_MIN = 64         -- the least height and width of a tile of several
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
 local MOST_IN_ATTENTION = 2 -- the same for the products of attention: their strips are slower
@@ -94,26 +96,37 @@ function matrix.slices_of_attention(kernel, node)
     return slices_for(kernel, { node.size.T, node.size.S, node.attrs.d }, MOST_IN_ATTENTION)
 end
 
+--- The most keys of a tile of attention: fewer for heads of over 128 elements, where the copies of f32 take 2.7 of the
+--- 4 MB of a thread's stack.
+function matrix.keys(node) return node.attrs.d > 128 and 128 or 256 end
+
+--- The kernels that write 16 bits of their own accord, each with a function of its node: the gradient of attention by
+--- blocks, where one tile has all keys, so that no sum waits in memory for the keys of another.
+function matrix.writes_half(config)
+    local blocks = config.precision == "bf16" and machine.get(config.profile).matrix
+    return { attend_dx = blocks and function(node) return node.size.S <= matrix.keys(node) end or nil }
+end
+
 -- The terms of a panel, of a sum with K terms.
 local function depth_of(K, slices, profile, by)
     return side(K, MOST[profile.matrix][by].depth // slices // BLOCK * BLOCK)
 end
 
---- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the cuts into as many tiles as
---- MOST says, or as many as there are, the one whose tiles copy the fewest rows and columns. by: how A lies, "rows" or
---- "columns".
+--- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the widths whose tiles are
+--- enough for WORKERS the one whose tiles copy the fewest rows and columns. Where there are more workers, a tile has
+--- fewer rows than `tall` (tile_height of templates/c/matrix.c). by: how A lies, "rows" or "columns".
 function matrix.sizes(M, N, K, slices, profile, by)
-    local most, least, depth = MOST[profile.matrix], nil, depth_of(K, slices, profile, by)
-    local tall = K > depth and most[by].tall_sums or most[by].tall
-    local tiles = math.min(most.tiles, ceil(M, SIDE_MIN) * ceil(N, SIDE_MIN))
-    for across = ceil(N, most[by].wide), ceil(N, SIDE_MIN) do
+    local most, least, depth = MOST[profile.matrix][by], nil, depth_of(K, slices, profile, by)
+    local tall = K > depth and most.tall_sums or most.tall
+    local tiles = math.min(most.each * WORKERS, ceil(M, SIDE_MIN) * ceil(N, SIDE_MIN))
+    for across = ceil(N, most.wide), ceil(N, SIDE_MIN) do
         local down = math.max(ceil(M, tall), ceil(tiles, across))
         local copied = across * M + down * N
         if down <= ceil(M, SIDE_MIN) and (not least or copied < least.copied) then
-            least = { copied = copied, tall = whole(ceil(M, down)), wide = whole(ceil(N, across)) }
+            least = { copied = copied, wide = whole(ceil(N, across)) }
         end
     end
-    return { tall = least.tall, wide = least.wide, depth = depth }
+    return { tall = side(M, tall), wide = least.wide, depth = depth, each = most.each }
 end
 
 --- The arguments of the template that packs a weight for products with N columns and K terms.
@@ -201,18 +214,57 @@ local function ahead_of(kernel, half)
     return #lines > 0 and text.block(table.concat(lines, "\n"))
 end
 
--- The statements that store a block of sums as numbers of bf16, and what stands behind them if it is found in a table;
--- nil: what stands behind them is computed, or they are added to the result.
-local function narrow_of(kernel, sums)
+-- The lines that compute what stands behind a product from its rounded sums, first into the block of sums, which are
+-- then rounded together; nil: that way is none (behind.of_rounded).
+local function behind_of(kernel, block, rows, columns)
+    local place, size = "32 * r + n", rows .. ", " .. columns
+    local found = behind.of_rounded(kernel, ("%s[%s]"):format(block, place), place)
+    if not found then return nil end
+    local lines = {}
+    local function add(...)
+        for _, line in ipairs { ... } do lines[#lines + 1] = line end
+    end
+    for _, one in ipairs(found.tables) do
+        add(("_Alignas(64) float %s[32 * 32];"):format(one.name),
+            ("matrix_look_up_sums(%s, %s + from, N, %s, %s);"):format(one.name, one.key, size, one.table))
+    end
+    add(("for (int r = 0; r < %s; r++) {"):format(rows),
+        ("    INDEPENDENT for (int n = 0; n < %s; n++) {"):format(columns),
+        "        const size_t at = from + (size_t)r * N + n;", "        const real value = bf16_widen(c[at]);")
+    for line in found.text:gmatch "[^\n]+" do add("        " .. line) end
+    add("    }", "}", ("matrix_narrow(%s + from, N, %s, %s);"):format(found.result, block, size))
+    return lines
+end
+
+-- The lines that store the first rows and columns of a block of sums as numbers of bf16, at `from`, and what stands
+-- behind them; nil: what stands behind them reads the sums themselves, or they are added to the result.
+local function narrow_of(kernel, block, rows, columns)
     if kernel.can_add then return nil end
-    local found = look_up.of_result(kernel)
-    if kernel.node.behind and not found then return nil end
-    local size = ("%s, %s"):format(sums.rows.text, sums.columns.text)
-    local lines = { sums.finish and sums.finish.text or nil }
-    lines[#lines + 1] = "const size_t at = (size_t)i * N + j + x;"
-    lines[#lines + 1] = ("matrix_narrow(c + at, N, %s, %s);"):format(sums.block.text, size)
-    if found then lines[#lines + 1] = ("matrix_look_up(behind + at, c + at, N, %s, %s);"):format(size, found) end
+    local size, more = rows .. ", " .. columns, {}
+    if kernel.node.behind then
+        local found = look_up.of_result(kernel)
+        more = found and { ("matrix_look_up(behind + from, c + from, N, %s, %s);"):format(size, found) }
+            or behind_of(kernel, block, rows, columns)
+        if not more then return nil end
+    end
+    return table.move(more, 1, #more, 2, { ("matrix_narrow(c + from, N, %s, %s);"):format(block, size) })
+end
+
+-- The same with the place of a block's first element before.
+local function narrow_at_once(kernel, sums)
+    local lines = narrow_of(kernel, sums.block.text, sums.rows.text, sums.columns.text)
+    if not lines then return nil end
+    table.insert(lines, 1, "const size_t from = (size_t)i * N + j + x;")
+    if sums.finish then table.insert(lines, 1, sums.finish.text) end
     return text.block(table.concat(lines, "\n"))
+end
+
+-- The statements by which vectors finish rows of a block while the registers add up the next one; nil: they do not, as
+-- a block may be a part, or operands are copied, or take several panels.
+local function beside_of(kernel, sums, reads_both)
+    if not reads_both or sums.chunks or not matrix.has_registers(kernel) then return nil end
+    local lines = narrow_of(kernel, "done", "rows", "32")
+    return lines and text.block(table.concat(lines, "\n"))
 end
 
 -- The statement that finds the panel of columns j and terms k, and the elements from block to block. Blocks are whole.
@@ -264,17 +316,19 @@ function matrix.product(g, kernel, has_bias, slices)
     local panels, from_block = false, text.block "SLICES * DEPTH"
     if kernel.panels then panels, from_block = panel_of(g) end
     local half = graph.is_half(graph.result(kernel.node))
-    local narrow = half and narrow_of(kernel, sums)
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
-        finish = narrow or sums.finish,
-        a = { at = a_at, direct = direct, columns = not a_rows, part = part and text.block(part) or false,
-            type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
-            pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
-            row = text.block(row) },
+    local a = { at = a_at, direct = direct, columns = not a_rows, part = part and text.block(part) or false,
+        type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
+        pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
+        row = text.block(row) }
+    local shape, ahead = { M = g.M, N = g.N, K = g.K }, ahead_of(kernel, half)
+    local beside = half and beside_of(kernel, sums, panels and whole and direct)
+    kernel.beside = beside ~= nil and beside ~= false
+    if beside then return { shape = shape, tile = tile, a = a, sums = sums, ahead = ahead, finish = beside } end
+    local narrow = half and narrow_at_once(kernel, sums)
+    return { shape = shape, tile = tile, finish = narrow or sums.finish, a = a, sums = sums, ahead = ahead,
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(b_rows and b_row or b_col),
             pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")), panels = panels,
-            block = from_block },
-        sums = sums, ahead = ahead_of(kernel, half), store = not in_result and not narrow and store_of(kernel) }
+            block = from_block }, store = not in_result and not narrow and store_of(kernel) }
 end
 
 return matrix

@@ -2,6 +2,7 @@
 -- kernel, so no op has a launch.
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
+local behind = require "emit.targets.c.behind"
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
@@ -18,9 +19,8 @@ local text = require "base.text"
 
 -- Queries and keys of a tile of attention; keys are padded to the lanes of row_sums.c.
 local QUERIES, KEYS, ROW_LANES = 64, 64, 16
--- The same of blocks: copies of keys and queries stay in the L2 cache. With fewer keys for heads of over 128 elements
--- those of f32 take 2.7 of the 4 MB of a thread's stack.
-local BLOCKS = { queries = 256, keys = 256, large_keys = 128, large = 128 }
+-- Queries of a tile of blocks: copies of keys and queries stay in the L2 cache.
+local BLOCK_QUERIES = 256
 
 -- Elements of a row that a worker draws for at once, at most.
 local CHUNK = 4096
@@ -46,12 +46,13 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
         local slices = dtype ~= "f64" and matrix.slices(kernel, node, op)
-        kernel.matrix, kernel.panels = slices or false, node.ins.weight and node.ins.weight.panels
+        kernel.matrix, kernel.panels, kernel.beside = slices or false, node.ins.weight and node.ins.weight.panels, false
         if slices then return matrix.product(op.gemm(node), kernel, node.ins.bias ~= nil, slices) end
         return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
     end, block = function(kernel)
-        return kernel.matrix and "linear_matrix" or kernel.half and "linear_half" or "linear"
-    end, blocks = { "linear", "linear_half", "linear_matrix" } })
+        return kernel.beside and "linear_matrix_beside" or kernel.matrix and "linear_matrix"
+            or kernel.half and "linear_half" or "linear"
+    end, blocks = { "linear", "linear_half", "linear_matrix", "linear_matrix_beside" } })
 end
 
 -- Elements of f32 that need no rounding are turned on vectors, where 8 fit one.
@@ -106,9 +107,8 @@ end
 local function add_blocks(arguments, node, kernel)
     local causal, visible = node.attrs.causal, arguments.visible
     local function of(name, seen, all) visible[name] = text.block(causal and seen or all) end
-    local keys = node.attrs.d > BLOCKS.large and BLOCKS.large_keys or BLOCKS.keys
-    arguments.tile = { queries = math.min(BLOCKS.queries, matrix.whole(node.size.T)),
-        keys = math.min(keys, matrix.whole(node.size.S)), wide = matrix.whole(node.attrs.d),
+    arguments.tile = { queries = math.min(BLOCK_QUERIES, matrix.whole(node.size.T)),
+        keys = math.min(matrix.keys(node), matrix.whole(node.size.S)), wide = matrix.whole(node.attrs.d),
         registers = matrix.has_registers(kernel), kept = text.ident(arguments.dropout and "kept" or "NULL") }
     of("from", "j0 > i0 ? j0 - i0 : 0", "0")
     of("queries", "j0 + j > i0 ? (j0 + j - i0) / 32 * 32 : 0", "0")
@@ -144,14 +144,18 @@ list.attend.blocks = { "attend", "attend_matrix", "attend_position" }
 list.attend.block = function(kernel)
     return kernel.matrix and "attend_matrix" or kernel.position and "attend_position" or "attend"
 end
-add("attend_dx", function(arguments, node, kernel, _, dtype) add_tiles(arguments, node, kernel, dtype) end)
+add("attend_dx", function(arguments, node, kernel, _, dtype)
+    add_tiles(arguments, node, kernel, dtype)
+    local dq = node.outs.dq.tensor
+    if kernel.matrix then arguments.half, arguments.result = graph.is_half(dq), c_text.type_of(dq) end
+end)
 list.attend_dx.blocks = { "attend_dx", "attend_dx_matrix" }
 list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
 add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
 set("rotary", { arguments = function(kernel, node)
     return ordered.copy(attention.rotary(kernel, node, "at + c", "at + HALF + c"), {
         place = text.block(node.attrs.position and "((double)position + p)" or "p") })
-end })
+end, block = function() return "rotary.rotary" end, blocks = { "rotary.rotary" } })
 help(tile_helpers, "attend", "attend_dx")
 help("row_sums", "attend_delta")
 
@@ -164,8 +168,8 @@ end)
 add("layernorm", function(arguments, node)
     arguments.x_half, arguments.shift = graph.is_half(node.ins.x), text.block(norm.shift(node))
 end)
-add("norm_dx", function(arguments, node, kernel)
-    arguments.store = c_text.store(kernel, "y[i]", "value")
+add("norm_dx", function(arguments, node, kernel, _, dtype)
+    arguments.store = behind.store(kernel, dtype)
     arguments.x_half = graph.is_half(node.ins.x)
     arguments.dy = element(node.ins.dy, "dy[(size_t)r * C + c]")
 end)

@@ -23,7 +23,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true,
         conv2d = true, conv2d_dx = true, batchnorm = true, norm_dx = true },
     drops = { linear = true, linear_in_out = true },
-    writes_half = { attend_dx = { dq = true, dk = true, dv = true } },
+    writes_half = function() return { attend_dx = function() return true end } end,
     parts = { column_sum = columns.parts, norm_dw = columns.parts, conv2d_dw = tensor_conv.parts },
     channels = { batchnorm_stats = batchnorms.parts, batchnorm_sums = batchnorms.parts, conv2d = tensor_conv.tiles },
     together = { conv2d_dw_sum = true },
