@@ -320,6 +320,25 @@ function layout.narrow_views(g, config)
     end
 end
 
+-- The node of a view: that of its layers in one body.
+local function node_of(node) return node.body and node.body[1] or node end
+
+-- Makes both panels of a weight in one node, that of the first of them, which reads the weight once.
+local function join_panels(g, config)
+    local left_out = {}
+    for _, param in ipairs(graph.units(g)) do
+        local panels, turned = param.views.panels, param.views.turned_panels
+        if panels and turned then
+            local node = panels.def
+            left_out[turned.def], turned.def = true, node
+            node.op, node.signature = "pack_both_panels", config.ops.pack_both_panels.signature
+            node.size = { N = panels.shape[1], K = panels.shape[2] }
+            node.outs = { y = { tensor = panels }, turned = { tensor = turned } }
+        end
+    end
+    g.views = ordered.collect(g.views, function(node) return not left_out[node_of(node)] and node or nil end)
+end
+
 -- Whether an update writes copies of all trained parameters in 16 bits beside them, where products read these views:
 -- each rank updates all parameters, element by element, and products read most of them.
 local function narrows(g, config, views)
@@ -338,7 +357,7 @@ local function leave_copies(g, config)
     if not g.narrows then return end
     for _, view in ipairs(views) do view.def = nil end
     g.views = ordered.collect(g.views, function(node)
-        return (node.body and node.body[1] or node).outs.y.tensor.def and node or nil
+        return node_of(node).outs.y.tensor.def and node or nil
     end)
 end
 
@@ -382,6 +401,7 @@ function layout.run(g, config)
     end
     if g.half then
         layout.narrow_views(g, config)
+        join_panels(g, config)
         leave_copies(g, config)
     end
     if not g.sharded.parameters then note_views(g, config) end

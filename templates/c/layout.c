@@ -54,3 +54,30 @@ static void $fn($params) {
 //% end
     }
 }
+
+//@ pack_both_panels(fn, params, source, N, K, depth, turned_depth, past, fence)
+/* $fn: ($N, $K) as panels, and as those of ($K, $N)
+ * A panel of y has up to DEPTH rows, one of turned up to TURNED_DEPTH columns, as terms of all columns of a product: in
+ * blocks of 32 columns, rows of 32 pairs of terms. Blocks are whole, with zeros behind the rows and the columns.
+ * $source */
+static void $fn($params) {
+    enum { N = $N, K = $K, DEPTH = $depth, TURNED_DEPTH = $turned_depth };
+    enum { ACROSS = (K + 31) / 32 * 32, DOWN = (N + 31) / 32 * 32 }; /* columns of products: all of a panel's blocks */
+    for (ga_tiles t = ga_tiles_begin(w, DOWN / 32); ga_tile_next(&t);) {
+        const int n = (int)t.index * 32, rows = at_most(N - n, 32), panel = n / DEPTH * DEPTH;
+        const int deep = (at_most(N - panel, DEPTH) + 31) / 32 * 32;
+        for (int k = 0; k < K; k += 32) {
+            const int turned_panel = k / TURNED_DEPTH * TURNED_DEPTH;
+            const int turned_deep = (at_most(K - turned_panel, TURNED_DEPTH) + 31) / 32 * 32;
+            bf16 *to = y + (size_t)panel * ACROSS + (size_t)k * deep + (n - panel) * 32;
+            bf16 *turned_to = turned + (size_t)turned_panel * DOWN + (size_t)n * turned_deep + (k - turned_panel) * 32;
+            _Alignas(64) bf16 block[32 * 32];
+            round_block(block, x + (size_t)n * K + k, K, rows, at_most(K - k, 32));
+            put_pairs(to, block, $past);
+            put_turned_pairs(turned_to, block, $past);
+        }
+//% if fence then
+        _mm_sfence(); /* what went past the caches is there before the barrier */
+//% end
+    }
+}

@@ -172,6 +172,10 @@ PLAIN __m512i _mm512_i32gather_epi32(__m512i at, const void *x, int scale) {
     return (__m512i)place;
 }
 
+/* Stores past the caches, and the fence behind these: plain stores need none. */
+PLAIN void _mm512_stream_si512(void *to, __m512i x) { memcpy(to, &x, sizeof x); }
+PLAIN void _mm_sfence(void) {}
+
 /* x less the next whole number below, rounded down: `rounding` is 1 in all calls. An infinity leaves 0. */
 PLAIN __m512 _mm512_reduce_ps(__m512 x, int rounding) {
     for (int i = 0; i < 16 && rounding == 1; i++) {

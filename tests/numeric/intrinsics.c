@@ -186,6 +186,9 @@ static void loads(void) {
     x.floats = _mm512_maskz_loadu_ps(0x16, f);
     for (int i = 0; i < 16; i++) is("maskz_loadu_ps", i, x.f[i], 0x16 >> i & 1 ? i + 0.5 : 0);
     for (int i = 0; i < 16; i++) at.n[i] = i < 14 ? 4 - i : -9;
+    _mm512_stream_si512((void *)&x, at.whole);
+    _mm_sfence();
+    for (int i = 0; i < 16; i++) is("stream_si512", i, x.n[i], at.n[i]);
     x.whole = _mm512_i32gather_epi32(at.whole, f, sizeof *f);
     for (int i = 0; i < 16; i++) is("i32gather_epi32", i, x.f[i], at.n[i] + 0.5);
     for (int i = 0; i < 16; i++) x.f[i] = -100 - i, at.n[i] = i < 14 ? 4 - i : 1000;

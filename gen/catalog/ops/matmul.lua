@@ -121,3 +121,10 @@ op "pack_turned_panels" {
     internal = true, needs = "panels", lower = "layout", half = "y",
     cost = function(n) return { flops = 0, elements = 2 * n.size.N * n.size.K } end,
 }
+
+op "pack_both_panels" {
+    doc = "a weight as panels of the products that read its rows, and as those of its columns, made once per update",
+    ins = { "x (N, K)" }, outs = { "y (N, K)", "turned (N, K)" },
+    internal = true, needs = "panels", lower = "layout", half = "y turned",
+    cost = function(n) return { flops = 0, elements = 3 * n.size.N * n.size.K } end,
+}

@@ -170,6 +170,8 @@ local PIECES = {
         names = { "matrix_pack_columns" } },
     { file = "matrix", block = "matrix_pack_columns_in_slices", sliced = true, arguments = nothing,
         names = { "matrix_pack_columns" } },
+    { file = "panels", block = "put_pairs", arguments = nothing, include = matrix_header,
+        names = { "round_block", "put_pairs", "put_turned_pairs" } },
     { file = "matrix", block = "matrix_part_rows", arguments = operand, names = { "matrix_part_rows" } },
     { file = "matrix", block = "matrix_part_columns", sliced = false, arguments = operand,
         names = { "matrix_part_columns" } },

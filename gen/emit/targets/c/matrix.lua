@@ -34,6 +34,7 @@ local MOST = {
         columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, each = 6 } },
 }
 local WORKERS = 2           -- at least so many workers have their tiles
+local PAST = 2^20           -- bytes of panels from which on they are written past the caches
 local SIDE_MIN = 64         -- the least height and width of a tile of several
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
 local MOST_IN_ATTENTION = 2 -- the same for the products of attention: their strips are slower
@@ -134,6 +135,15 @@ end
 ---   depth      terms of a panel
 function matrix.packed(N, K, profile, turned)
     return { N = N, K = K, depth = depth_of(K, 1, profile, "rows"), turned = turned }
+end
+
+--- The same of the template that packs a weight (N, K) for both kinds of products.
+---   depth, turned_depth    terms of a panel of those that read its rows, of those that read its columns
+---   past, fence            whether panels are written past the caches, as they are large and read much later
+function matrix.both_packed(N, K, profile)
+    local past = 2 * N * K >= PAST
+    return { N = N, K = K, depth = depth_of(N, 1, profile, "rows"), turned_depth = depth_of(K, 1, profile, "rows"),
+        past = text.ident(tostring(past)), fence = past }
 end
 
 -- The statements that store a complete sum.

@@ -70,6 +70,10 @@ for name, turned in pairs { pack_panels = false, pack_turned_panels = true } do
     end, block = function() return "pack_panels" end, blocks = { "pack_panels" } })
 end
 
+set("pack_both_panels", { arguments = function(kernel, node)
+    return matrix.both_packed(node.size.N, node.size.K, kernel.profile)
+end })
+
 -- === attention ===================================================================================
 
 -- Hidden keys leave out parts of a product of tiles: the C text of each kind of edge (attention_tiles.c).
