@@ -3,7 +3,8 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- Sums of more terms than a panel has on registers (1,610) and on vectors (448), a joint weight (q, k, v), one stored
+-- Sums of more terms than a panel has on registers (1,610) and on vectors (448), and of many terms, whose panels are
+-- written past the caches (8,192), a joint weight (q, k, v), one stored
 -- as (in, out), a head that shares its table, axes of 40 and 1,610, which are no whole blocks of 32, and one of 20,
 -- smaller than a block.
 local SPEC = [[
@@ -18,6 +19,7 @@ model(function(batch)
     x = x + linear "odd_out" { 64 } (tanh(linear "odd" { 40 } (x)))
     x = x + linear "thin_out" { 64 } (tanh(linear "thin" { 20 } (x)))
     x = x + linear "far_out" { 64 } (tanh(linear "far" { 1610 } (x)))
+    x = x + linear "large_out" { 64 } (tanh(linear "large" { 8192 } (x)))
     return unembed { "wte" } (layernorm "last" {} (x))
 end)
 init       { { "*norm.weight", value = 1 }, { "last.weight", value = 1 }, { "*", normal = 0.2 } }
@@ -57,6 +59,7 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
             t.contains(step, "m->v." .. (view:find "^up" and "h_" or "") .. view)
         end
         t.equal(step:find "thin_weight_%w*_?panels", nil)
+        t.contains(host.read(p.folder .. "/kernels.c"), "put_pairs(to, block, true);")
         local copied, other = bits(t, march, nil, { "--without", "layout" })
         t.equal(host.read(other.folder .. "/step.c"):find "weight_%w*_?panels", nil)
         programs.identical(found, copied, { "parameters", "state", "gradients" })
@@ -77,7 +80,7 @@ add("sapphirerapids: vectors finish a block beside the next one, for any number 
         return select(2, host.read(program.folder .. "/kernels.c"):gsub("matrix_step%(a %+", ""))
     end
     local found, p, programs = bits(t, "sapphirerapids", nil, rows)
-    t.equal(count(p), 10)
+    t.equal(count(p), 12)
     for _, threads in ipairs { 3, 7 } do
         programs.identical(programs.dump(p, { "--cycles", 3, "--threads", threads }), found, arrays)
     end

@@ -5,7 +5,6 @@ local expr = require "base.expr"
 local graph = require "graph.graph"
 local look_up = require "emit.targets.c.look_up"
 local ordered = require "base.ordered"
-local statements = require "base.statements"
 local text = require "base.text"
 local view = require "graph.view"
 
@@ -54,8 +53,18 @@ function c_behind.store(kernel, dtype, in_place)
     return behind.store(ordered.copy(kernel, { node = node }), dtype, target, "at", in_place)
 end
 
--- Operations whose results are never denormal: threads make those zeros.
-local ARITHMETIC = { ["+"] = true, ["-"] = true, ["*"] = true, ["/"] = true }
+-- Operations that may give one of their operands, or its sign turned.
+local PASSES_ON = { neg = true, abs = true, max = true, min = true, where = true, recurrence = true }
+
+-- Whether e, over the product's rounded sum `value`, is never denormal: threads make what they compute 0 then.
+local function is_computed(e)
+    if e.op == "var" then return e.name == "value" end
+    if not PASSES_ON[e.op] then return true end
+    for i = e.op == "where" and 2 or 1, #e do
+        if not is_computed(e[i]) then return false end
+    end
+    return true
+end
 
 -- e with `value` in the place of the product's rounded sum; nil: it reads the sum itself.
 local function of_rounded(e)
@@ -78,13 +87,12 @@ end
 ---   result    the name of the result's parameter
 function c_behind.of_rounded(kernel, to, place)
     local node, list = kernel.node, {}
-    if not graph.is_half(behind.result(node)) or not ARITHMETIC[statements.result(node.behind.statements).op] then
-        return nil
-    end
+    if not graph.is_half(behind.result(node)) then return nil end
     for i, s in ipairs(node.behind.statements) do
         list[i] = { s[1], of_rounded(s[2]) }
         if not list[i][2] then return nil end
     end
+    if not is_computed(look_up.whole(list)) then return nil end
     local shown, target, tables = with_tables(kernel, list, function(one)
         return ("%s[%s]"):format(one.name, place)
     end)

@@ -20,8 +20,8 @@ local COSTLY = { tanh = true, erf = true, exp = true, log = true, sin = true, co
 -- The variable of a table's function; columns of a line of its formula.
 local X, COLUMNS = "x", 100
 
--- A list of statements as one expression of its inputs.
-local function whole(list)
+--- A list of statements as one expression of its inputs.
+function look_up.whole(list)
     local map = {}
     for _, s in ipairs(list) do map[s[1]] = expr.substitute(s[2], map) end
     return map[list[#list][1]]
@@ -81,7 +81,7 @@ function look_up.of_result(kernel)
     local node = kernel.node
     if not applies(kernel) or not node.behind.both or not graph.is_half(graph.result(node))
         or not graph.is_half(node.outs.behind.tensor) then return nil end
-    local e = of_sum(whole(node.behind.statements))
+    local e = of_sum(look_up.whole(node.behind.statements))
     local names = expr.variables(e)
     if #names ~= 1 or names[1] ~= X or not is_costly(e) then return nil end
     return table_of(kernel, word_of(node.behind.statements), e, "bf16", "bf16_narrow(%s)")
@@ -112,7 +112,7 @@ function look_up.of_inputs(kernel, list)
         for i, child in ipairs(e) do node[i] = replaced(child) end
         return setmetatable(node, getmetatable(e))
     end
-    local e = replaced(whole(list))
+    local e = replaced(look_up.whole(list))
     if #found == 0 then return list, found end
     return { { list[#list][1], e } }, found
 end

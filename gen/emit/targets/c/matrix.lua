@@ -34,6 +34,7 @@ local MOST = {
         columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, each = 6 } },
 }
 local WORKERS = 2           -- at least so many workers have their tiles
+local MANY, DEPTH_OF_MANY = 8192, 512
 local PAST = 2^20           -- bytes of panels from which on they are written past the caches
 local SIDE_MIN = 64         -- the least height and width of a tile of several
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
@@ -108,9 +109,11 @@ function matrix.writes_half(config)
     return { attend_dx = blocks and function(node) return node.size.S <= matrix.keys(node) end or nil }
 end
 
--- The terms of a panel, of a sum with K terms.
+-- The terms of a panel, of a sum with K terms. A sum of MANY takes several panels anyway: then 32 rows of A fit the L1
+-- cache.
 local function depth_of(K, slices, profile, by)
-    return side(K, MOST[profile.matrix][by].depth // slices // BLOCK * BLOCK)
+    local most = MOST[profile.matrix][by].depth
+    return side(K, (K < MANY and most or math.min(most, DEPTH_OF_MANY)) // slices // BLOCK * BLOCK)
 end
 
 --- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the widths whose tiles are
@@ -167,6 +170,21 @@ local function set_edges(s, condition)
     s.finish = "if (!inside) matrix_finish(to, N, sums, rows, wide);"
 end
 
+-- Whether 32 rows of a result, so many bytes apart, lie in enough sets of the L1 cache to be asked for before they are
+-- written: it has 64 sets of 12 lines of 64 bytes.
+local function spread(row_bytes) return row_bytes % (32 * 64) > 0 end
+
+-- The statement that asks for the lines of the next block of the result, where a block is written for the first time:
+-- writing to lines that are not in a cache is slow.
+local function next_lines(s, adds, chunks)
+    local conditions = {}
+    if chunks then conditions[1] = "k == 0" end
+    if adds then conditions[#conditions + 1] = "!add" end
+    local ask = ("fetch_lines(%s + (x + 32 < columns ? 32 : 32 * N - x), N * sizeof *c, 32, 0, 64);"):format(
+        s.row == "N" and "block_sums" or "to")
+    return #conditions == 0 and ask or ("if (%s)\n    %s"):format(table.concat(conditions, " && "), ask)
+end
+
 -- Where the sums of a block lie, and how they begin. in_result: the block of the result holds them; whole: each side is
 -- one of whole blocks. Sums begin with those so far (`again`), with the bias or with 0. Where blocks are not whole, the
 -- sums of a tile are set before, unless the result holds all but those at its edges.
@@ -188,6 +206,9 @@ local function sums_of(kernel, g, tile, has_bias, whole)
         s.place, s.row, s.size, s.finish = "float *block_sums = c + (size_t)i * N + j + x;", "N", nil, nil
     elseif in_result then
         set_edges(s, condition)
+    end
+    if in_result then
+        if spread(4 * g.N) then s.place = s.place .. "\n" .. next_lines(s, adds, chunks) end
     elseif not chunks and not adds and (whole or not has_bias) then
         s.block, s.place, s.size = "sums", nil, "32 * 32"
     end
@@ -216,11 +237,13 @@ end
 
 -- The statements that ask for the lines of memory of a block: of inputs behind the product, and of a result of bf16,
 -- since writing to lines that are not in a cache is slow; false: there are none.
-local function ahead_of(kernel, half)
+local function ahead_of(kernel, half, N)
     local place, lines = "(size_t)i * N + j + x", {}
     local inputs = kernel.node.behind and behind.ahead(kernel.node, place, BLOCK, BLOCK)
     if inputs then lines[1] = inputs.text end
-    if half then lines[#lines + 1] = ("fetch_lines(c + %s, N * sizeof *c, %d, 0, %d);"):format(place, BLOCK, BLOCK) end
+    if half and spread(2 * N) then
+        lines[#lines + 1] = ("fetch_lines(c + %s, N * sizeof *c, %d, 0, %d);"):format(place, BLOCK, BLOCK)
+    end
     return #lines > 0 and text.block(table.concat(lines, "\n"))
 end
 
@@ -330,7 +353,7 @@ function matrix.product(g, kernel, has_bias, slices)
         type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
         pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
         row = text.block(row) }
-    local shape, ahead = { M = g.M, N = g.N, K = g.K }, ahead_of(kernel, half)
+    local shape, ahead = { M = g.M, N = g.N, K = g.K }, ahead_of(kernel, half, g.N)
     local beside = half and beside_of(kernel, sums, panels and whole and direct)
     kernel.beside = beside ~= nil and beside ~= false
     if beside then return { shape = shape, tile = tile, a = a, sums = sums, ahead = ahead, finish = beside } end
