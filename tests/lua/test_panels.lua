@@ -4,9 +4,8 @@ local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
 -- Sums of more terms than a panel has on registers (1,610) and on vectors (448), and of many terms, whose panels are
--- written past the caches (8,192), a joint weight (q, k, v), one stored
--- as (in, out), a head that shares its table, axes of 40 and 1,610, which are no whole blocks of 32, and one of 20,
--- smaller than a block.
+-- written past the caches (8,192), a joint weight (q, k, v), one stored as (in, out), a head that shares its table, axes
+-- of 40 and 1,610, which are no whole blocks of 32, and one of 20, smaller than a block.
 local SPEC = [[
 data       { "text", train = "panels.txt", context = 12 }
 batch      (3)

@@ -1,16 +1,18 @@
 -- behind: a pointwise node in a product's kernel (targets/behind.lua), as the C target computes it.
 local behind = require "emit.targets.behind"
 local c = require "emit.targets.c.c"
-local expr = require "base.expr"
 local graph = require "graph.graph"
 local look_up = require "emit.targets.c.look_up"
 local ordered = require "base.ordered"
+local statements = require "base.statements"
 local text = require "base.text"
 local view = require "graph.view"
 
 local c_behind = {}
 
 local LINE = 64         -- bytes of a line of memory
+
+c_behind.ROUNDED = "rounded"    -- the variable of a product's sum as a number of bf16
 
 --- The lines that ask for the elements of further inputs that a part of the result needs, in `rows` rows; false if none
 --- is read where the result's elements lie. place: the part's place in the result; columns: of a row, nil: in one line.
@@ -54,11 +56,11 @@ function c_behind.store(kernel, dtype, in_place)
 end
 
 -- Operations that may give one of their operands, or its sign turned.
-local PASSES_ON = { neg = true, abs = true, max = true, min = true, where = true, recurrence = true }
+local PASSES_ON = { neg = true, abs = true, max = true, min = true, where = true, recurrence = true, rounded = true }
 
--- Whether e, over the product's rounded sum `value`, is never denormal: threads make what they compute 0 then.
+-- Whether e is never denormal: threads make what they compute 0 then, and so is a product's rounded sum.
 local function is_computed(e)
-    if e.op == "var" then return e.name == "value" end
+    if e.op == "var" then return e.name == c_behind.ROUNDED end
     if not PASSES_ON[e.op] then return true end
     for i = e.op == "where" and 2 or 1, #e do
         if not is_computed(e[i]) then return false end
@@ -66,20 +68,7 @@ local function is_computed(e)
     return true
 end
 
--- e with `value` in the place of the product's rounded sum; nil: it reads the sum itself.
-local function of_rounded(e)
-    if look_up.is_sum(e) then return expr.var "value" end
-    if e.op == "var" and e.name == "value" then return nil end
-    if #e == 0 then return e end
-    local node = { op = e.op, value = e.value, name = e.name }
-    for i, child in ipairs(e) do
-        node[i] = of_rounded(child)
-        if not node[i] then return nil end
-    end
-    return setmetatable(node, getmetatable(e))
-end
-
---- The text that computes element `at` of a block behind a product from `value`, the product's sum as a number of bf16,
+--- The text that computes element `at` of a block behind a product from ROUNDED, the product's sum as a number of bf16,
 --- and stores it in `to`, to be rounded to bf16; nil: something reads a sum itself, or the result may be a number that
 --- was not computed.
 ---   text      this text
@@ -88,11 +77,8 @@ end
 function c_behind.of_rounded(kernel, to, place)
     local node, list = kernel.node, {}
     if not graph.is_half(behind.result(node)) then return nil end
-    for i, s in ipairs(node.behind.statements) do
-        list[i] = { s[1], of_rounded(s[2]) }
-        if not list[i][2] then return nil end
-    end
-    if not is_computed(look_up.whole(list)) then return nil end
+    for i, s in ipairs(node.behind.statements) do list[i] = { s[1], look_up.of_sum(s[2], c_behind.ROUNDED) } end
+    if ordered.find(statements.inputs(list), "value") or not is_computed(look_up.whole(list)) then return nil end
     local shown, target, tables = with_tables(kernel, list, function(one)
         return ("%s[%s]"):format(one.name, place)
     end)

@@ -35,15 +35,15 @@ local function is_costly(e)
     return false
 end
 
---- Whether e is the product's sum as a number of bf16.
-function look_up.is_sum(e) return e.op == "rounded" and e[1].op == "var" and e[1].name == "value" end
+-- Whether e is the product's sum as a number of bf16.
+local function is_sum(e) return e.op == "rounded" and e[1].op == "var" and e[1].name == "value" end
 
--- e with x in the place of the product's rounded sum.
-local function of_sum(e)
-    if look_up.is_sum(e) then return expr.var(X) end
+--- e with a variable of this name in the place of the product's rounded sum.
+function look_up.of_sum(e, name)
+    if is_sum(e) then return expr.var(name) end
     if #e == 0 then return e end
     local node = { op = e.op, value = e.value, name = e.name }
-    for i, child in ipairs(e) do node[i] = of_sum(child) end
+    for i, child in ipairs(e) do node[i] = look_up.of_sum(child, name) end
     return setmetatable(node, getmetatable(e))
 end
 
@@ -81,7 +81,7 @@ function look_up.of_result(kernel)
     local node = kernel.node
     if not applies(kernel) or not node.behind.both or not graph.is_half(graph.result(node))
         or not graph.is_half(node.outs.behind.tensor) then return nil end
-    local e = of_sum(look_up.whole(node.behind.statements))
+    local e = look_up.of_sum(look_up.whole(node.behind.statements), X)
     local names = expr.variables(e)
     if #names ~= 1 or names[1] ~= X or not is_costly(e) then return nil end
     return table_of(kernel, word_of(node.behind.statements), e, "bf16", "bf16_narrow(%s)")

@@ -263,7 +263,8 @@ local function behind_of(kernel, block, rows, columns)
     end
     add(("for (int r = 0; r < %s; r++) {"):format(rows),
         ("    INDEPENDENT for (int n = 0; n < %s; n++) {"):format(columns),
-        "        const size_t at = from + (size_t)r * N + n;", "        const real value = bf16_widen(c[at]);")
+        "        const size_t at = from + (size_t)r * N + n;",
+        ("        const real %s = bf16_widen(c[at]);"):format(behind.ROUNDED))
     for line in found.text:gmatch "[^\n]+" do add("        " .. line) end
     add("    }", "}", ("matrix_narrow(%s + from, N, %s, %s);"):format(found.result, block, size))
     return lines
@@ -355,7 +356,7 @@ function matrix.product(g, kernel, has_bias, slices)
         row = text.block(row) }
     local shape, ahead = { M = g.M, N = g.N, K = g.K }, ahead_of(kernel, half, g.N)
     local beside = half and beside_of(kernel, sums, panels and whole and direct)
-    kernel.beside = beside ~= nil and beside ~= false
+    kernel.beside = beside and true or false
     if beside then return { shape = shape, tile = tile, a = a, sums = sums, ahead = ahead, finish = beside } end
     local narrow = half and narrow_at_once(kernel, sums)
     return { shape = shape, tile = tile, finish = narrow or sums.finish, a = a, sums = sums, ahead = ahead,
