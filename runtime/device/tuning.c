@@ -2,11 +2,11 @@
 #include "device/tuning.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "files/json_file.h"
 #include "files/sha256.h"
 
 static bool is_of(const json_t *root, const char *device, const char *kernels) {
@@ -25,8 +25,7 @@ void ga_tuning_read(ga_tuning *t, const char *folder, const char *device, const 
     ga_sha256_add(&h, text->text, text->bytes);
     ga_sha256_finish(&h, kernels);
     snprintf(t->path, sizeof t->path, "%s/tuning.json", folder);
-    t->root = json_load_file(t->path, JSON_REJECT_DUPLICATES, NULL);
-    if (t->root && is_of(t->root, device, kernels)) return;
+    if (ga_json_open(&t->root, t->path, NULL) == GA_OK && is_of(t->root, device, kernels)) return;
     json_decref(t->root);
     t->root = json_pack("{s:s, s:s, s:{}}", "device", device, "kernels", kernels, "twins");
 }

@@ -3,10 +3,10 @@
 
 #include "files/file.h"
 #include "files/folder.h"
+#include "files/json_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,18 +162,6 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     return ok && s->world >= 1 && s->batch >= 1 && s->accumulate >= 1 && s->r < s->accumulate;
 }
 
-typedef struct {
-    int fd;
-    int64_t at;
-} manifest_file;
-
-static size_t manifest_source(void *buffer, size_t size, void *arg) {
-    manifest_file *f = arg;
-    int64_t n = ga_file_read(f->fd, buffer, (int64_t)size, f->at);
-    if (n > 0) f->at += n;
-    return (size_t)n; /* jansson reads -1 as a failure */
-}
-
 static int refuse_manifest(ga_err *e) {
     return ga_fail(e, GA_INPUT, "manifest.json: damaged or incomplete (its checksum is wrong)");
 }
@@ -189,18 +177,6 @@ static int check_manifest(int fd, int64_t bytes, ga_err *e) {
         return ga_fail(e, GA_ENVIRONMENT, "manifest.json: cannot be read: %s", strerror(rc));
     snprintf(expected, sizeof expected, "\"checksum\":\"%08x\"}\n", (unsigned)crc);
     return rc == 0 && memcmp(last, expected, LAST_LINE) == 0 ? GA_OK : refuse_manifest(e);
-}
-
-static int parse_manifest(int fd, json_t **root, ga_err *e) {
-    json_error_t error = {0};
-    manifest_file f = {.fd = fd};
-    errno = 0;
-    *root = json_load_callback(manifest_source, &f, JSON_REJECT_DUPLICATES, &error);
-    if (*root) return GA_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return ga_fail(e, GA_ENVIRONMENT, "manifest.json: no memory to read it");
-    if (errno) return ga_fail(e, GA_ENVIRONMENT, "manifest.json: cannot be read: %s", strerror(errno));
-    return ga_fail(e, GA_INPUT, "manifest.json: %s", error.text);
 }
 
 /* Fills in the names of the files in s, without the gradients of the ranks. */
@@ -223,7 +199,7 @@ static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e)
     int fd = ga_file_open(folder, "manifest.json", "manifest.json", &bytes, e);
     if (fd < 0) return fd;
     int code = check_manifest(fd, bytes, e);
-    if (code == GA_OK) code = parse_manifest(fd, root, e);
+    if (code == GA_OK) code = ga_json_read(root, fd, 0, bytes, "manifest.json", e);
     close(fd);
     GA_TRY(code);
     json_int_t format = json_integer_value(json_object_get(*root, "format"));

@@ -3,6 +3,7 @@
 #include "files/safetensors_file.h"
 
 #include "files/file.h"
+#include "files/json_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -170,51 +171,29 @@ static int open_own(file *f) {
     return GA_OK;
 }
 
-/* The header on its way to the JSON reader. */
-typedef struct {
-    file *f;
-    int64_t at; /* next byte of the file */
-    int code;
-} header_source;
-
-static size_t next_bytes(void *buffer, size_t size, void *arg) {
-    header_source *s = arg;
-    const int64_t left = 8 + s->f->header - s->at;
-    if ((int64_t)size > left) size = (size_t)left;
-    s->code = read_own(s->f, buffer, (int64_t)size, s->at);
-    if (s->code < 0) return (size_t)-1;
-    s->at += (int64_t)size;
-    return size;
-}
-
-/* Takes the result of the JSON reader. */
-static int check_header(file *f, char first, const json_error_t *error) {
+/* From memory, or from the file where text is NULL: there the header is never whole in memory. */
+static int parse_header(file *f, char first, const char *text) {
+    char what[sizeof f->e->msg];
     if (first != '{') return refuse(f, "the header does not start with '{': not a safetensors file");
-    if (!f->root && json_error_code(error) == json_error_out_of_memory) return refuse_memory(f);
-    if (!f->root) return ga_fail(f->e, GA_INPUT, "%s: header: %s", f->path, error->text);
+    snprintf(what, sizeof what, "%s: header", f->path);
+    if (text) GA_TRY(ga_json_parse(&f->root, text, f->header, what, f->e));
+    else GA_TRY(ga_json_read(&f->root, f->fd, 8, f->header, what, f->e));
     return check_entries(f);
 }
 
-/* Each rank for itself: the header is never whole in memory. */
+/* Each rank for itself. */
 static int read_own_header(file *f) {
-    header_source s = {f, 8, GA_OK};
-    json_error_t error;
     char first;
     GA_TRY(read_own(f, &first, 1, 8));
-    if (first == '{') f->root = json_load_callback(next_bytes, &s, JSON_REJECT_DUPLICATES, &error);
-    return s.code < 0 ? s.code : check_header(f, first, &error);
+    return parse_header(f, first, NULL);
 }
 
 /* Rank 0 for all. */
 static int share_header(file *f) {
-    json_error_t error;
     char *text = malloc((size_t)f->header);
     int code = ga_tensors_file_agree(f, text ? GA_OK : refuse_memory(f));
     if (code == GA_OK) code = ga_tensors_file_read(f, text, f->header, 8);
-    if (code == GA_OK) {
-        f->root = json_loadb(text, (size_t)f->header, JSON_REJECT_DUPLICATES, &error);
-        code = ga_tensors_file_agree(f, check_header(f, *text, &error));
-    }
+    if (code == GA_OK) code = ga_tensors_file_agree(f, parse_header(f, *text, text));
     free(text);
     return code;
 }

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "files/json_file.h"
 
 enum { PATH = GA_PATH_MAX + 32, LINES_SHOWN = 6, TEXT = 200 };
 
@@ -17,15 +18,16 @@ static json_t *text_of(const char *s) {
     return text ? text : json_string("(not UTF-8)");
 }
 
-static json_t *read_record(const char *folder) {
+/* Leaves NULL where the run was killed before it had a record, or somebody has changed it to something else. */
+static int read_record(json_t **out, const char *folder, ga_err *e) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/run.json", folder);
-    json_t *record = json_load_file(path, 0, NULL);
-    if (record && !json_is_object(record)) {
-        json_decref(record);
-        record = NULL;
+    const int code = ga_json_open(out, path, e);
+    if (*out && !json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
     }
-    return record;
+    return code == GA_ENVIRONMENT ? code : GA_OK;
 }
 
 /* Writes the record, and drops it. */
@@ -140,9 +142,9 @@ static void add_lines(json_t *list, const char *text, const char *other, char si
     }
 }
 
-/* The settings and the lines of the spec that differ from the run in `before`. */
-static json_t *differences(const ga_run *r, const json_t *settings, const char *before) {
-    json_t *list = json_array(), *record = read_record(before), *value;
+/* The settings and the lines of the spec that differ from the run in `before`, of which this is the record. */
+static json_t *differences(const ga_run *r, const json_t *settings, const char *before, json_t *record) {
+    json_t *list = json_array(), *value;
     const json_t *earlier = json_object_get(record, "settings");
     const char *name;
     json_object_foreach(json_object_get(record, "settings"), name, value)
@@ -156,11 +158,12 @@ static json_t *differences(const ga_run *r, const json_t *settings, const char *
     }
     free(now);
     free(then);
-    json_decref(record);
     return list;
 }
 
 int ga_run_record_new(const ga_run *r, const ga_run_start *s, const char *before, ga_err *e) {
+    json_t *earlier = NULL;
+    if (before) GA_TRY(read_record(&earlier, before, e));
     json_t *record = json_object(), *settings = settings_of(s);
     if (!record || !settings) return ga_fail(e, GA_ENVIRONMENT, "%s: not enough memory", r->folder);
     json_object_set_new(record, "run", text_of(r->name));
@@ -168,14 +171,16 @@ int ga_run_record_new(const ga_run *r, const ga_run_start *s, const char *before
     add_start(record, s->options);
     json_object_set_new(record, "seed", json_integer((json_int_t)s->seed));
     json_object_set_new(record, "spec_sha256", text_of(s->spec_sha256));
-    if (before) json_object_set_new(record, "differs", differences(r, settings, before));
+    if (before) json_object_set_new(record, "differs", differences(r, settings, before, earlier));
+    json_decref(earlier);
     json_object_set_new(record, "settings", settings);
     return write_record(r, record, e);
 }
 
 int ga_run_record_resumed(const ga_run *r, const ga_run_start *s, ga_err *e) {
-    json_t *record = read_record(r->folder), *entry = json_object();
-    if (!record) record = json_object(); /* the run was killed before it had a record */
+    json_t *record, *entry = json_object();
+    GA_TRY(read_record(&record, r->folder, e));
+    if (!record) record = json_object();
     json_t *list = json_object_get(record, "resumed");
     if (!list) {
         list = json_array();
@@ -190,7 +195,8 @@ int ga_run_record_resumed(const ga_run *r, const ga_run_start *s, ga_err *e) {
 }
 
 int ga_run_record_end(const ga_run *r, const ga_run_end *end, ga_err *e) {
-    json_t *record = read_record(r->folder);
+    json_t *record;
+    GA_TRY(read_record(&record, r->folder, e));
     if (!record) return ga_fail(e, GA_ENVIRONMENT, "%s/run.json: cannot be read", r->folder);
     json_object_set_new(record, "end",
                         json_pack("{s:s, s:I, s:I, s:I, s:f}", "reason", end->reason, "cycle", (json_int_t)end->cycle,
@@ -200,8 +206,9 @@ int ga_run_record_end(const ga_run *r, const ga_run_end *end, ga_err *e) {
 }
 
 void ga_run_record_started(const char *folder, char out[32]) {
-    json_t *record = read_record(folder);
-    const char *text = json_string_value(json_object_get(record, "started"));
+    json_t *record;
+    const int code = read_record(&record, folder, NULL);
+    const char *text = code < 0 ? NULL : json_string_value(json_object_get(record, "started"));
     snprintf(out, 32, "%.31s", text ? text : "");
     json_decref(record);
 }

@@ -126,7 +126,7 @@ local function judge(result, effect, scenario, clean, say)
     elseif result.status == scenario.status then
         if dumped(result.folder) ~= clean.bits then say("it ends as if nothing was and has other bits") end
     elseif result.status ~= 1 and result.status ~= 3 then
-        say("status " .. result.status)
+        say("status " .. result.status .. ": " .. result.err)
     elseif not (reason or ""):find("^faults: .+: .+") then
         say("no message: " .. result.err)
     end

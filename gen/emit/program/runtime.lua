@@ -11,7 +11,7 @@ local runtime = {}
 -- The runtime that every program has.
 local RUNTIME = { "base/arena", "base/cores", "base/ga", "base/rng", "base/text", "data/data", "data/loader",
     "files/ckpt", "files/ckpt_load", "files/ckpt_manifest", "files/ckpt_resume", "files/ckpt_retain",
-    "files/file", "files/folder", "files/layout", "files/predictions", "files/safetensors",
+    "files/file", "files/folder", "files/json_file", "files/layout", "files/predictions", "files/safetensors",
     "files/safetensors_file", "files/safetensors_load", "files/safetensors_names", "files/shards",
     "files/shared", "files/weights", "log/curve", "log/log", "log/options", "log/progress", "log/run",
     "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
