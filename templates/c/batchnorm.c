@@ -37,7 +37,7 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm(fn, params, source, value, B, C, S, rows)
+//@ batchnorm(fn, params, source, x, store, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
  * $source */
 static void $fn($params) {
@@ -45,9 +45,12 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (int p = from; p < to; p++) {
-            const int c = p % C, at = p / C / ROWS * C + c;
-            const real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
-            for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) y[i] = $value;
+            const int c = p % C, group = p / C / ROWS * C + c;
+            const real middle = mean[group], factor = rstd[group] * weight[c], shift = bias[c];
+            INDEPENDENT for (size_t at = (size_t)p * S; at < (size_t)(p + 1) * S; at++) {
+                const real value = ($x - middle) * factor + shift;
+                $store
+            }
         }
     }
 }

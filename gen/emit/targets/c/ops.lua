@@ -196,9 +196,8 @@ help("row_sums", "layernorm", "rmsnorm", "norm_dx")
 add("batchnorm_stats", function(arguments, node)
     arguments.half, arguments.type = graph.is_half(node.ins.x), c_text.type_of(node.ins.x)
 end)
-add("batchnorm", function(arguments, node)
-    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
-        ("(%s - middle) * factor + shift"):format(c_text.load(node.ins.x, "x[i]"))))
+add("batchnorm", function(arguments, node, kernel, _, dtype)
+    arguments.x, arguments.store = element(node.ins.x, "x[at]"), behind.store(kernel, dtype)
 end)
 -- dy and x have the same type.
 add("batchnorm_sums", function(arguments, node) arguments.half = graph.is_half(node.ins.x) end)
