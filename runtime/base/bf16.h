@@ -28,6 +28,13 @@ static inline bf16 bf16_narrow(float x) {
     return (bf16){(uint16_t)(out >> 16)};
 }
 
+/* The bf16 that x is: its lower half is 0. */
+static inline bf16 bf16_cut(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bf16){(uint16_t)(bits >> 16)};
+}
+
 /* x rounded to bf16, as a float. */
 static inline float bf16_rounded(float x) {
     return bf16_widen(bf16_narrow(x));

@@ -37,20 +37,36 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm(fn, params, source, x, store, B, C, S, rows)
+//@ batchnorm(fn, params, source, x, row, store, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
  * $source */
 static void $fn($params) {
     enum { B = $B, C = $C, S = $S, ROWS = $rows, PLANES = B * C, TILE = 1 + 4096 / S };
+//% if row then
+    enum { RUN = S < 256 ? S : 256 }; /* rounded at a time */
+//% end
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (int p = from; p < to; p++) {
             const int c = p % C, group = p / C / ROWS * C + c;
             const real middle = mean[group], factor = rstd[group] * weight[c], shift = bias[c];
+//% if row then
+            for (int first = 0; first < S; first += RUN) {
+                const int n = first + RUN < S ? RUN : S - first;
+                real row[RUN];
+                INDEPENDENT for (int k = 0; k < n; k++) {
+                    const size_t at = (size_t)p * S + first + k;
+                    const real value = ($x - middle) * factor + shift;
+                    $store
+                }
+                narrow_row($row + (size_t)p * S + first, row, n);
+            }
+//% else
             INDEPENDENT for (size_t at = (size_t)p * S; at < (size_t)(p + 1) * S; at++) {
                 const real value = ($x - middle) * factor + shift;
                 $store
             }
+//% end
         }
     }
 }
@@ -83,22 +99,38 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm_dx(fn, params, source, x, dy, B, C, S, rows, n, store)
+//@ batchnorm_dx(fn, params, source, x, dy, B, C, S, rows, n, row, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
  * of $rows rows
  * $source */
 static void $fn($params) {
     enum { B = $B, C = $C, S = $S, ROWS = $rows, PLANES = B * C, TILE = 1 + 4096 / S };
+//% if row then
+    enum { RUN = S < 256 ? S : 256 }; /* rounded at a time */
+//% end
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (int p = from; p < to; p++) {
             const int c = p % C, at = p / C / ROWS * C + c;
             const real middle = mean[at], factor = weight[c] * rstd[at], n = $n;
             const real level = sum[at] / n, slope = moment[at] / n * rstd[at];
+//% if row then
+            for (int first = 0; first < S; first += RUN) {
+                const int count = first + RUN < S ? RUN : S - first;
+                real row[RUN];
+                INDEPENDENT for (int k = 0; k < count; k++) {
+                    const size_t i = (size_t)p * S + first + k;
+                    const real value = factor * ($dy - level - ($x - middle) * slope);
+                    $store
+                }
+                narrow_row($row + (size_t)p * S + first, row, count);
+            }
+//% else
             for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) {
                 const real value = factor * ($dy - level - ($x - middle) * slope);
                 $store
             }
+//% end
         }
     }
 }

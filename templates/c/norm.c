@@ -53,7 +53,7 @@ static void $fn($params) {
     }
 }
 
-//@ norm_dx(fn, params, source, rows, C, centred, x_half, dy, store)
+//@ norm_dx(fn, params, source, rows, C, centred, x_half, dy, row, store)
 /* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -76,10 +76,12 @@ static void $fn($params) {
 //% end
             const real slope = row_lever(scaled, row, middle, C) * factor * factor / C;
             INDEPENDENT for (int c = 0; c < C; c++) {
-                const size_t at = (size_t)r * C + c;
                 const real value = factor * (scaled[c] - level - (row[c] - middle) * slope);
                 $store
             }
+//% if row then
+            narrow_row($row + (size_t)r * C, scaled, C);
+//% end
         }
     }
 }

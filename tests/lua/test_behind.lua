@@ -24,12 +24,13 @@ train      { updates = 8, seed = 3 }
 precision  "%s"
 ]]
 
--- The program of a type for a profile; more: options of gagen.
-local function build(t, precision, march, more)
+-- The program of a type for a profile, of SPEC or of another model of a name; more: options of gagen.
+local function build(t, precision, march, more, model, spec)
     local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
     programs.write_sines("behind.csv", 37 * 4, 40)
-    local name = ("behind_%s_%s%s"):format(precision, march:gsub("%-", "_"), more and "_without" or "")
-    return programs.build(name, SPEC:format(precision), { level = level,
+    local name = ("behind_%s%s_%s%s"):format(model and model .. "_" or "", precision, march:gsub("%-", "_"),
+        more and "_without" or "")
+    return programs.build(name, (spec or SPEC):format(precision), { level = level,
         options = table.move(more or {}, 1, #(more or {}), 3, { "--march", march }) }), programs
 end
 
@@ -116,6 +117,37 @@ optimizer  { "sgd", lr = 0.1 }
 train      { updates = 8, seed = 3 }
 precision  "%s"
 ]]
+
+-- In bf16 a kernel rounds the results of such nodes in rows, without the roundings that make no difference then: planes
+-- of 48, 42 and 12 elements.
+for _, case in ipairs { { "bf16", "sapphirerapids", "planes" }, { "bf16", "sapphirerapids", "norms" },
+    { "bf16", "x86-64-v3", "planes" }, { "bf16", "generic", "norms" }, { "f32", "x86-64-v3", "planes" },
+    { "f16", "x86-64-v3", "planes" } } do
+    local precision, march, model = case[1], case[2], case[3]
+    add(("%s on %s, model %s: the bits are those without fusion"):format(precision, march, model), function(t)
+        local p, programs = build(t, precision, march, nil, model, MODELS[model])
+        local plain = build(t, precision, march, { "--without", "fusion" }, model, MODELS[model])
+        local expected = programs.dump(plain, { "--cycles", 2, "--threads", 1 })
+        for _, threads in ipairs { 1, 3 } do
+            programs.identical(programs.dump(p, { "--cycles", 2, "--threads", threads }), expected,
+                { "parameters", "gradients" })
+        end
+    end)
+end
+
+add("a result of bf16 is rounded once, in a row or where it is computed", function(t)
+    local p = build(t, "bf16", "x86-64-v3", nil, "planes", MODELS.planes)
+    local kernels = host.read(p.folder .. "/kernels.c")
+    local function kernel(name) return assert(kernels:match("\nstatic void " .. name .. "[%d_x]+%(.-\n}\n"), name) end
+    local relu = kernel "batchnorm_relu"
+    t.contains(relu, "row[k] = ((value < 0.0f) ? 0.0f : value);\n")
+    t.contains(relu, "narrow_row(y + (size_t)p * S + first, row, n);")
+    t.contains(kernel "add_relu_dx", "row[k] = ((x3 <= 0.0f) ? 0.0f : x1 + x2);\n")
+    t.contains(kernel "batchnorm_gelu_add", "y[at] = bf16_narrow(value);\n")   -- the backward pass reads it too
+    t.contains(kernel "linear_dx_relu_dx", "c[at] = bf16_cut(((x_1 <= 0.0f) ? 0.0f : bf16_rounded(value)));\n")
+    local same = build(t, "f16", "x86-64-v3", nil, "planes", MODELS.planes)
+    t.contains(host.read(same.folder .. "/kernels.c"), "f16_narrow(((f16_rounded(value) < 0.0f) ? 0.0f")
+end)
 
 -- Behind products stand dropouts, alone and with a residual behind them, on tensor cores and by threads (10 columns), of
 -- whole vectors of eight and of others; each row of the batch has five of a product, or one. One is read twice.

@@ -270,11 +270,14 @@ add("a read that fails: status 3, and a checkpoint that can be resumed", functio
     local programs, p, saved = formats.programs, one_file(t, formats), 0
     local straight = programs.dump(p, { "--cycles", 20 })
     local counts = t.temp() .. "/counts"
+    local function forget_runs() t.run { "rm", "-rf", p.folder .. "/runs" } end     -- each start reads the runs before
+    forget_runs()
     programs.train(p, { "--cycles", 20, env = failing(t, "", counts) })
     local reads = tonumber(host.read(counts):match("read (%d+)"))
     assert(reads > 10)
     for n = 1, reads do
         local checkpoint = t.temp()
+        forget_runs()
         local result = programs.train(p, { "--cycles", 20, "--checkpoint", checkpoint, status = false,
             env = failing(t, ("read:%d=EIO"):format(n)) })
         if result.status == 3 and result.err:find("c.csv: cannot be read: Input/output error", 1, true)

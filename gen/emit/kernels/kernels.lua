@@ -131,6 +131,13 @@ local INDENT = 12
 
 local function broken(line) return statements.broken("", line, 100 - INDENT) end
 
+-- The inputs of a pointwise node whose elements have 16 bits, as keys.
+local function half_inputs(node)
+    local out = {}
+    for _, key in ipairs(node.signature.ins) do out[key] = graph.is_half(node.ins[key]) end
+    return out
+end
+
 -- Arguments of a pointwise kernel: a load per input, the statements, and the store of the last one. i32 results are
 -- computed in i32, all others in the program's type.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
@@ -138,6 +145,8 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     local out, few = written.tensor, target.few and target.few(node, kernel, dtype)
     local type_name = out.dtype == "i32" and target.i32 or "real"
     local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
+    local late = target.late and graph.is_half(out) and not (width or kernel.can_add) and target.late(kernel, list, {})
+    list = late or list
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
     local loads, shown = loads_of(node, type_name, read, width, few, target)
     local spelling = target.spelling(dtype, nil, node.at, kernel.half)
@@ -150,21 +159,23 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     for _, line in ipairs(lines) do loads[#loads + 1] = broken(line) end
     local own = written_view(written)
     local place = own and index_of(own, width, target) or "i"
-    local store = broken(c_text.store(kernel, few and "to.at[k]" or ("out[%s]"):format(place), value).text)
+    local exact = target.exact and target.exact(list, half_inputs(node))
+    local store = broken(late and ("row[k] = %s;"):format(value)
+        or c_text.store(kernel, few and "to.at[k]" or ("out[%s]"):format(place), value, exact).text)
     if width and (store .. table.concat(loads)):find "%[i%]" then
         table.insert(loads, 1, "const size_t i = (size_t)r * WIDTH + j;")
-    elseif few and table.concat(loads):find "%f[%w_]i%f[^%w_]" then
-        table.insert(loads, 1, ("const %s i = first + k;"):format(target.int64))
+    elseif (few or late) and table.concat(loads):find "%f[%w_]i%f[^%w_]" then
+        table.insert(loads, 1, ("const %s i = first + k;"):format(few and target.int64 or "int"))
     end
     return { n = not kernel.sizes and graph.elements(graph.written(written)) or nil,
-        formula = formula_of(node, list, shown), width = width, few = few and few.count, rest = few and few.rest,
-        reads = few and text.block(table.concat(few.reads, "\n")), loads = text.block(table.concat(loads, "\n")),
-        store = text.block(store) }
+        formula = formula_of(node, list, shown), width = width, row = late and text.ident "out" or nil,
+        few = few and few.count, rest = few and few.rest, reads = few and text.block(table.concat(few.reads, "\n")),
+        loads = text.block(table.concat(loads, "\n")), store = text.block(store) }
 end
 
 -- The block of a pointwise kernel with these arguments.
 local function pointwise_block(arguments)
-    return arguments.few and "map_few" or arguments.width and "map_rows" or "map"
+    return arguments.few and "map_few" or arguments.width and "map_rows" or arguments.row and "map_late" or "map"
 end
 
 -- The inputs of a node's kernel: { tensor, parameter, input name }; a pointwise kernel has each tensor once.

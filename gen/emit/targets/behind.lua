@@ -56,6 +56,15 @@ function behind.block(lines)
     end), "\n"))
 end
 
+-- Whether what stands behind a product is a number of 16 bits before it is rounded.
+local function is_exact(node, target)
+    local exact = {}
+    for _, input in ipairs(target.exact and behind.inputs(node.behind.statements) or {}) do
+        exact[input[1]] = graph.is_half(node.ins[input[2]])
+    end
+    return target.exact and target.exact(node.behind.statements, exact)
+end
+
 --- The lines that store element `at` of a kernel's result, whose sum is `value`, and compute what stands behind it.
 --- index: the text of `at` where a view divides it; in_place: the result's element is `value` already.
 function behind.store(kernel, dtype, target, index, in_place)
@@ -69,7 +78,7 @@ function behind.store(kernel, dtype, target, index, in_place)
         table.insert(lines, 1, ("%s = %s;"):format(own, c_text.stored(graph.result(node), "value")))
     end
     local result, name = behind.result(node)
-    lines[#lines + 1] = ("%s[at] = %s;"):format(name, c_text.stored(result, value))
+    lines[#lines + 1] = ("%s[at] = %s;"):format(name, c_text.stored(result, value, is_exact(node, target)))
     return behind.block(lines)
 end
 

@@ -33,17 +33,18 @@ function c_text.load(t, value)
     return graph.is_half(t) and ("%s_widen(%s)"):format(t.dtype, value) or value
 end
 
---- The C text that converts `value` to the type of the tensor's elements.
-function c_text.stored(t, value)
-    return graph.is_half(t) and ("%s_narrow(%s)"):format(t.dtype, value) or value
+--- The C text that converts `value` to the type of the tensor's elements. exact: it is a number of 16 bits already.
+function c_text.stored(t, value, exact)
+    if not graph.is_half(t) then return value end
+    return (exact and t.dtype == "bf16" and "bf16_cut(%s)" or t.dtype .. "_narrow(%s)"):format(value)
 end
 
 --- The statement that writes `value` to `target`, an element of the first result such as "y[i]". It adds to the element
---- if the kernel can add.
-function c_text.store(kernel, target, value)
+--- if the kernel can add. exact: `value` is a number of 16 bits already.
+function c_text.store(kernel, target, value, exact)
     local y = graph.result(kernel.node)
     if kernel.can_add then value = ("add ? %s + %s : %s"):format(c_text.load(y, target), value, value) end
-    return text.block(("%s = %s;"):format(target, c_text.stored(y, value)))
+    return text.block(("%s = %s;"):format(target, c_text.stored(y, value, exact and not kernel.can_add)))
 end
 
 --- The name of a tensor in the structures of model.h (program/names.lua).

@@ -70,6 +70,10 @@ interface.fields = {
     field("call", "function", "(name, dtype): the name of a math function"),
     field("load", "function", "(tensor, place): an element as a number to compute with"),
     field("store", "function", "(kernel, place, value): the statement that writes an element of the first result"),
+    field("exact", "function", "(statements, exact): whether their result is a number of bf16 before it is rounded; "
+        .. "exact: the inputs, as keys, that are; nil: results are always rounded", true),
+    field("late", "function", "(kernel, statements, computed): the statements of a result that is rounded in rows "
+        .. "(targets/c/rounding.lua), or nil: one by one; nil: all are", true),
     field("scalar", "function", "(name, tensor): how a kernel reads a scalar of the step"),
     field("parameter", "function", "(tensor, name, writes): the declaration of a parameter of a kernel"),
     field("first_parameters", "table", "the parameters that stand before those of each kernel"),

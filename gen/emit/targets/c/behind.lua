@@ -1,9 +1,11 @@
 -- behind: a pointwise node in a product's kernel (targets/behind.lua), as the C target computes it.
 local behind = require "emit.targets.behind"
 local c = require "emit.targets.c.c"
+local expr = require "base.expr"
 local graph = require "graph.graph"
 local look_up = require "emit.targets.c.look_up"
 local ordered = require "base.ordered"
+local rounding = require "emit.targets.c.rounding"
 local statements = require "base.statements"
 local text = require "base.text"
 local view = require "graph.view"
@@ -13,6 +15,8 @@ local c_behind = {}
 local LINE = 64         -- bytes of a line of memory
 
 c_behind.ROUNDED = "rounded"    -- the variable of a product's sum as a number of bf16
+
+local COMPUTED = { value = true }       -- the variable of what a kernel computes before what stands behind it
 
 --- The lines that ask for the elements of further inputs that a part of the result needs, in `rows` rows; false if none
 --- is read where the result's elements lie. place: the part's place in the result; columns: of a row, nil: in one line.
@@ -43,29 +47,18 @@ local function with_tables(kernel, list, text_of)
         end }), found
 end
 
+-- The element of a table for element `at` of its input; element `at` of an input, which a view may find elsewhere.
+local function element_of_table(one) return ("%s[%s[at].bits]"):format(one.table, one.key) end
+local function element_at(key, _, v) return ("%s[%s]"):format(key, v and view.text(v, "at") or "at") end
+
 --- The lines that store element `at` of a kernel's result c, whose sum is `value`, and compute what stands behind it.
 --- in_place: c[at] is `value` already.
 function c_behind.store(kernel, dtype, in_place)
     local node, target = kernel.node, c
     if node.behind then
-        node, target = with_tables(kernel, node.behind.statements, function(one)
-            return ("%s[%s[at].bits]"):format(one.table, one.key)
-        end)
+        node, target = with_tables(kernel, node.behind.statements, element_of_table)
     end
     return behind.store(ordered.copy(kernel, { node = node }), dtype, target, "at", in_place)
-end
-
--- Operations that may give one of their operands, or its sign turned.
-local PASSES_ON = { neg = true, abs = true, max = true, min = true, where = true, recurrence = true, rounded = true }
-
--- Whether e is never denormal: threads make what they compute 0 then, and so is a product's rounded sum.
-local function is_computed(e)
-    if e.op == "var" then return e.name == c_behind.ROUNDED end
-    if not PASSES_ON[e.op] then return true end
-    for i = e.op == "where" and 2 or 1, #e do
-        if not is_computed(e[i]) then return false end
-    end
-    return true
 end
 
 --- The text that computes element `at` of a block behind a product from ROUNDED, the product's sum as a number of bf16,
@@ -78,14 +71,32 @@ function c_behind.of_rounded(kernel, to, place)
     local node, list = kernel.node, {}
     if not graph.is_half(behind.result(node)) then return nil end
     for i, s in ipairs(node.behind.statements) do list[i] = { s[1], look_up.of_sum(s[2], c_behind.ROUNDED) } end
-    if ordered.find(statements.inputs(list), "value") or not is_computed(look_up.whole(list)) then return nil end
+    if ordered.find(statements.inputs(list), "value")
+        or not rounding.is_computed(list, { [c_behind.ROUNDED] = true }) then return nil end
     local shown, target, tables = with_tables(kernel, list, function(one)
         return ("%s[%s]"):format(one.name, place)
     end)
-    local function element(key, _, v) return ("%s[%s]"):format(key, v and view.text(v, "at") or "at") end
-    local lines, value = behind.lines(shown, target.spelling("f32", nil, node.at), element, "bf16_rounded")
+    local lines, value = behind.lines(shown, target.spelling("f32", nil, node.at), element_at, "bf16_rounded")
     lines[#lines + 1] = ("%s = %s;"):format(to, value)
     return { text = behind.block(lines).text, tables = tables, result = select(2, behind.result(node)) }
+end
+
+--- The text that computes element `at` of a kernel's result, whose value before what stands behind it is `value`, and
+--- stores it in `to`, an element of a row that is rounded to bf16 as a whole; nil: results are rounded one by one. The
+--- second value is the name of the result's parameter.
+function c_behind.in_row(kernel, dtype, to)
+    local node = kernel.node
+    local t, name = behind.result(node)
+    if not graph.is_half(t) or node.behind and node.behind.both then return nil end
+    local list = c.late(kernel, node.behind and node.behind.statements or { { "value", expr.var "value" } }, COMPUTED)
+    if not list then return nil end
+    local lines, value = {}, "value"
+    if node.behind then
+        local shown, target = with_tables(kernel, list, element_of_table)
+        lines, value = behind.lines(shown, target.spelling(dtype, nil, node.at), element_at, "bf16_rounded")
+    end
+    lines[#lines + 1] = ("%s = %s;"):format(to, value)
+    return behind.block(lines), text.ident(name)
 end
 
 return c_behind

@@ -2,6 +2,7 @@
 -- it as text.block. The fields are those of targets/interface.lua.
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
+local rounding = require "emit.targets.c.rounding"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
     barrier = "ga_barrier(w);", nothing = "(void)m, (void)b;", no_views = "(void)m;",
@@ -11,10 +12,18 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     iteration = "int64_t iteration",
     micro_arguments = "w, m, %s",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true,
-    adds = c_text.adds, wrap = c_text.wrap }
+    adds = c_text.adds, wrap = c_text.wrap, exact = rounding.is_exact }
 
 -- For f32 the program has some functions of its own (templates/c/math.c).
 c.spelling, c.call = c_text.functions { exp = "ga_expf", log = "ga_logf", tanh = "ga_tanhf", erf = "ga_erff" }
+
+--- The statements of a result of bf16 that is rounded in rows, without the roundings that make no difference then; nil:
+--- it is rounded one by one, as it may be denormal, for which rows may have 0. computed: as rounding.late has it.
+function c.late(kernel, list, computed)
+    if kernel.half ~= "bf16" then return nil end
+    local late = rounding.late(list, computed)
+    return rounding.is_computed(late, computed) and late or nil
+end
 
 -- " + l * H_PARAMS": the offset of the present iteration's value from the first one, in elements.
 local function slot_offset(t)

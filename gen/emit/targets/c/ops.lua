@@ -172,8 +172,17 @@ end)
 add("layernorm", function(arguments, node)
     arguments.x_half, arguments.shift = graph.is_half(node.ins.x), text.block(norm.shift(node))
 end)
+-- How a kernel stores its results: element by element, or in a row of `place`s that it rounds.
+local function add_store(arguments, kernel, dtype, place)
+    local store, result = behind.in_row(kernel, dtype, place)
+    arguments.store, arguments.row = store or behind.store(kernel, dtype), result or false
+end
+
 add("norm_dx", function(arguments, node, kernel, _, dtype)
-    arguments.store = behind.store(kernel, dtype)
+    add_store(arguments, kernel, dtype, "scaled[c]")
+    if arguments.store.text:find "%f[%w_]at%f[^%w_]" then
+        arguments.store = text.block("const size_t at = (size_t)r * C + c;\n" .. arguments.store.text)
+    end
     arguments.x_half = graph.is_half(node.ins.x)
     arguments.dy = element(node.ins.dy, "dy[(size_t)r * C + c]")
 end)
@@ -197,7 +206,12 @@ add("batchnorm_stats", function(arguments, node)
     arguments.half, arguments.type = graph.is_half(node.ins.x), c_text.type_of(node.ins.x)
 end)
 add("batchnorm", function(arguments, node, kernel, _, dtype)
-    arguments.x, arguments.store = element(node.ins.x, "x[at]"), behind.store(kernel, dtype)
+    arguments.x = element(node.ins.x, "x[at]")
+    add_store(arguments, kernel, dtype, "row[k]")
+end)
+add("batchnorm_dx", function(arguments, _, kernel, _, dtype)
+    local store, result = behind.in_row(kernel, dtype, "row[k]")
+    arguments.store, arguments.row = store or arguments.store, result or false
 end)
 -- dy and x have the same type.
 add("batchnorm_sums", function(arguments, node) arguments.half = graph.is_half(node.ins.x) end)
