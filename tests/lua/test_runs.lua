@@ -270,7 +270,8 @@ print(run.wait(), run.stderr.read())]]):format(p.folder .. "/.lock", p.train)
     local pid = tostring(t.start { p.train, "--quiet", "--cycles", "100000000", out = t.temp() .. "/out",
         env = { "GAGEN_DATA" } })
     wait_for(t, p.folder .. "/runs/002/log.jsonl", 1)
-    t.equal(programs.gagen({ p.spec, "-o", p.folder }).status, 0)       -- nothing changes
+    local words = t.load("tests/lua/marches.lua")(t).words({ p.spec, "-o", p.folder }, SPEC)
+    t.equal(programs.gagen(words).status, 0)        -- nothing changes
     local refused = programs.gagen { p.spec, "-o", p.folder, "--set", "train.seed=4" }
     t.run { "kill", "-KILL", pid }
     t.equal(refused.status, 1)
