@@ -14,7 +14,9 @@
 -- in the same sweep (config.narrows). Where products copy
 -- panels of a weight (config.panels), views are these panels: one for the products that read the weight's rows, one
 -- for those that read its columns. A convolution that the target gathers by octets (config.octets) has views of its
--- weight in the order in which it and the gradient of its input read it.
+-- weight in the order in which it and the gradient of its input read it. Where copies cost much beside products
+-- (config.turns_once), a weight that is turned for the gradient of an input is a view, too, if an update has several
+-- micro-steps.
 local buckets = require "passes.buckets"
 local chunk_size = require "passes.chunk_size"
 local gathered = require "passes.gathered"
@@ -259,16 +261,26 @@ local function octets_for(g, config, node)
     end
 end
 
--- Gives the weights of convolutions that the target gathers by octets views in that order: for the convolution, and in
--- the place of the turned weight for the gradient of its input.
-local function octet_views(g, config)
+-- The view of the turned weight that a node makes of a view of the weight in 16 bits; nil: none.
+local function turned_for(g, config, node)
+    local weight, a = node.ins.weight, node.attrs
+    if node.op == "conv2d_turned" and weight.kind == "view" then
+        return view_of(g, config.builder, weight.param, ("turned_%dx%d"):format(a.height, a.width), function(name)
+            return config.builder:value("conv2d_turned", { weight = weight }, a, name)
+        end)
+    end
+end
+
+-- Gives the weights of convolutions the views that view_for(g, config, node) finds: for the convolution, and in the
+-- place of the turned weight for the gradient of its input.
+local function conv_views(g, config, view_for)
     local instead = {}          -- turned weight -> the view in its place
     local function rewrite(body)
         local list = table.move(body, 1, #body, 1, {})
         for i = 1, #body do body[i] = nil end
         for _, node in ipairs(list) do
             if node.op == "times" then rewrite(node.body) end
-            local view = node.ins and (octets_for(g, config, node) or instead[node.ins.weight])
+            local view = node.ins and (view_for(g, config, node) or instead[node.ins.weight])
             if view and node.op == "conv2d_turned" then
                 instead[node.outs.y.tensor] = view
             else
@@ -397,10 +409,12 @@ function layout.run(g, config)
         gathered.set(g, config)
     elseif not config.without:has("layout") then
         pack_views(g, config)
-        if config.octets then octet_views(g, config) end
+        if config.octets then conv_views(g, config, octets_for) end
     end
     if g.half then
         layout.narrow_views(g, config)
+        local several = config.turns_once and config.accumulate > 1 and not config.without:has "layout"
+        if several and not g.sharded.parameters then conv_views(g, config, turned_for) end
         join_panels(g, config)
         leave_copies(g, config)
     end

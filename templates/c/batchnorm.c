@@ -1,7 +1,7 @@
 // batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. One worker computes the sums of a
 // channel of a group from start to end.
 
-//@ batchnorm_stats(fn, params, source, half, type, B, C, S, rows, eps, sqrt)
+//@ batchnorm_stats(fn, params, source, type, B, C, S, rows, eps, sqrt)
 /* $fn: average and variance of $C channels of $S elements in each group of $rows rows; in evaluation, the
  * running ones
  * $source */
@@ -12,24 +12,8 @@ static void $fn($params) {
         real middle = running_mean[c], spread = running_var[c];
         if (micro->training) {
             const $type *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
-            real sum = 0, squares = 0;
-//% if half then
-            real plane[S];
-            for (int r = 0; r < ROWS; r++) {
-                widen_row(plane, first + (size_t)r * C * S, S);
-                sum += row_sum(plane, S);
-            }
-            middle = sum / ((size_t)ROWS * S);
-            for (int r = 0; r < ROWS; r++) {
-                widen_row(plane, first + (size_t)r * C * S, S);
-                squares += row_spread(plane, middle, S);
-            }
-//% else
-            for (int r = 0; r < ROWS; r++) sum += row_sum(first + (size_t)r * C * S, S);
-            middle = sum / ((size_t)ROWS * S);
-            for (int r = 0; r < ROWS; r++) squares += row_spread(first + (size_t)r * C * S, middle, S);
-//% end
-            spread = squares / ((size_t)ROWS * S);
+            middle = planes_sum(0, first, (size_t)C * S, ROWS, S) / ((size_t)ROWS * S);
+            spread = planes_spread(0, first, (size_t)C * S, ROWS, S, middle) / ((size_t)ROWS * S);
         }
         mean[t.index] = middle;
         var[t.index] = spread;
@@ -71,31 +55,16 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm_sums(fn, params, source, half, B, C, S, rows)
+//@ batchnorm_sums(fn, params, source, B, C, S, rows)
 /* $fn: sums of dy and of dy (x - mean) rstd for $C channels of $S elements in each group of $rows rows
  * $source */
 static void $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS };
     for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
         const size_t first = ((size_t)(t.index / C) * ROWS * C + t.index % C) * S;
-        real all = 0, lever = 0;
-//% if half then
-        real d[S], plane[S];
-//% end
-        for (int r = 0; r < ROWS; r++) {
-//% if half then
-            widen_row(d, dy + first + (size_t)r * C * S, S);
-            widen_row(plane, x + first + (size_t)r * C * S, S);
-            all += row_sum(d, S);
-            lever += row_lever(d, plane, mean[t.index], S);
-//% else
-            const real *d = dy + first + (size_t)r * C * S;
-            all += row_sum(d, S);
-            lever += row_lever(d, x + first + (size_t)r * C * S, mean[t.index], S);
-//% end
-        }
-        sum[t.index] = all;
-        moment[t.index] = lever * rstd[t.index];
+        const size_t stride = (size_t)C * S;
+        sum[t.index] = planes_sum(0, dy + first, stride, ROWS, S);
+        moment[t.index] = planes_lever(0, dy + first, x + first, stride, ROWS, S, mean[t.index]) * rstd[t.index];
     }
 }
 

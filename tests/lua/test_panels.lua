@@ -48,6 +48,45 @@ local function bits(t, march, more, options)
     return programs.dump(p, { "--cycles", 3 }), p, programs
 end
 
+-- Convolutions alone and in layers, one with a stride, so that its turned weight comes in four parts.
+local PLANES = [[
+data       { "csv", train = "turned.csv", target = "last", shuffle = false }
+batch      (4)
+accumulate (%d)
+model (function(batch)
+    local x = relu {} (conv2d "a" { 32, 3, padding = 1, stride = 2 } (reshape { 3, 8, 8 } (batch.input)))
+    x = times(2) "h" { residual { batchnorm "norm" {}, relu {}, conv2d "in" { 32, 3, padding = 1, bias = false } } } (x)
+    return linear "out" { 3 } (flatten {} (relu {} (conv2d "b" { 35, 3, stride = 2 } (x))))
+end)
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 3, seed = 5 }
+precision  "bf16"
+]]
+
+for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
+    add(march .. ": weights of convolutions are turned once in an update", function(t)
+        local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
+        programs.write_sines("turned.csv", 48, 192)
+        local function build(name, micro_steps, ...)
+            local p = programs.build(("turned_%s_%s"):format(name, march:gsub("%-", "_")), PLANES:format(micro_steps),
+                { options = { "--march", march, ... }, level = level })
+            return p, host.read(p.folder .. "/step.c")
+        end
+        local once, step = build("once", 3)
+        for _, view in ipairs { "m->v.h_in_weight_turned_4x4", "m->v.b_weight_turned_4x4" } do
+            t.equal(step:find(view, 1, true) ~= nil, march ~= "x86-64-v3", view)
+        end
+        local each, other = build("each", 3, "--without", "layout")
+        t.equal(other:find "weight_turned_%d", nil)
+        t.equal(select(2, build("alone", 1)):find "weight_turned_%d", nil)      -- an update of one micro-step
+        for _, threads in ipairs { 1, 3 } do
+            programs.identical(programs.dump(once, { "--cycles", 3, "--threads", threads }),
+                programs.dump(each, { "--cycles", 3, "--threads", threads }), { "parameters", "state", "gradients" })
+        end
+    end)
+end
+
 for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
     add(march .. ": the bits are those of products that copy their panels", function(t)
         local found, p, programs = bits(t, march)

@@ -45,6 +45,8 @@ interface.fields = {
         .. "only those of the catalog (passes/precision.lua); nil: none does", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
+    field("turns_once", "function", "(config): whether weights of convolutions that are turned for the gradient of an "
+        .. "input are turned once in an update, not in each micro-step; nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, in blocks of "
         .. "this number of rows and columns, where no axis is smaller; nil: none", true),
     field("channels", "table", "by op that sums the values of channels: (node): in how many equal parts of the rows; "

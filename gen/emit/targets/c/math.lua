@@ -77,6 +77,11 @@ local function half(context) return { half = text.ident(context.half) } end
 local function half_panel(context) return { half = text.ident(context.half), depth = matmul.MOST.depth } end
 local function half_part(context) return { half = text.ident(context.half), tall = matmul.MOST.tall } end
 
+-- Elements of a vector; wide: an instruction widens 16 of them.
+local function half_vector(context)
+    return { half = text.ident(context.half), bf16 = context.half == "bf16", wide = context.profile.fma == "avx512" }
+end
+
 -- Products on the matrix registers: the slices of an operand and its type in C, and the order of their products.
 local function slices(context) return { count = context.slices or 1 } end
 local function operand(context) return { type = text.ident(context.slices and "float" or "bf16") } end
@@ -121,6 +126,7 @@ local PIECES = {
         names = { "conv_sums", "conv_sums_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "widen_rows", arguments = half, names = { "widen_rows" } },
+    { file = "half", block = "vec_widen", arguments = half_vector, include = fma_header, names = { "vec_widen" } },
     { file = "half", block = "narrow_row", narrows = false, arguments = half, names = { "narrow_row" } },
     { file = "half", block = "narrow_row_of_pairs", narrows = true, arguments = nothing, include = matrix_header,
         names = { "narrow_row" } },

@@ -64,6 +64,10 @@ function matrix.panels(config)
     return config.precision == "bf16" and machine.get(config.profile).matrix and BLOCK or nil
 end
 
+--- Whether an update turns the weights of convolutions once for all of its micro-steps: elsewhere that is less than 1 %
+--- of an update.
+function matrix.turns_once(config) return matrix.panels(config) ~= nil end
+
 --- Whether they are computed on matrix registers, for all threads to open.
 function matrix.has_registers(kernel) return kernel.profile.matrix == "registers" end
 

@@ -203,7 +203,7 @@ end)
 help("row_sums", "layernorm", "rmsnorm", "norm_dx")
 
 add("batchnorm_stats", function(arguments, node)
-    arguments.half, arguments.type = graph.is_half(node.ins.x), c_text.type_of(node.ins.x)
+    arguments.type = c_text.type_of(node.ins.x)
 end)
 add("batchnorm", function(arguments, node, kernel, _, dtype)
     arguments.x = element(node.ins.x, "x[at]")
@@ -213,9 +213,7 @@ add("batchnorm_dx", function(arguments, _, kernel, _, dtype)
     local store, result = behind.in_row(kernel, dtype, "row[k]")
     arguments.store, arguments.row = store or arguments.store, result or false
 end)
--- dy and x have the same type.
-add("batchnorm_sums", function(arguments, node) arguments.half = graph.is_half(node.ins.x) end)
-help("row_sums", "batchnorm_stats", "batchnorm_sums")
+help("row_sums plane_sums:half", "batchnorm_stats", "batchnorm_sums")
 
 -- === planes ======================================================================================
 

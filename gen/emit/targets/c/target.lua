@@ -15,7 +15,7 @@ return ordered.copy(ordered.copy(c, c_files), {
     ops = c_ops, load = c_text.load, store = c_text.store,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true, norm_dx = true,
         batchnorm = true },
-    turns = matmul.turns, panels = matrix.panels, writes_half = matrix.writes_half,
+    turns = matmul.turns, turns_once = matrix.turns_once, panels = matrix.panels, writes_half = matrix.writes_half,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     alone = c_step.alone,
     ranks_library = "MPI", launcher = "mpirun",
