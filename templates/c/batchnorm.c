@@ -12,8 +12,8 @@ static void $fn($params) {
         real middle = running_mean[c], spread = running_var[c];
         if (micro->training) {
             const $type *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
-            middle = planes_sum(0, first, (size_t)C * S, ROWS, S) / ((size_t)ROWS * S);
-            spread = planes_spread(0, first, (size_t)C * S, ROWS, S, middle) / ((size_t)ROWS * S);
+            middle = planes_sum(first, (size_t)C * S, ROWS, S) / ((size_t)ROWS * S);
+            spread = planes_spread(first, (size_t)C * S, ROWS, S, middle) / ((size_t)ROWS * S);
         }
         mean[t.index] = middle;
         var[t.index] = spread;
@@ -63,8 +63,8 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
         const size_t first = ((size_t)(t.index / C) * ROWS * C + t.index % C) * S;
         const size_t stride = (size_t)C * S;
-        sum[t.index] = planes_sum(0, dy + first, stride, ROWS, S);
-        moment[t.index] = planes_lever(0, dy + first, x + first, stride, ROWS, S, mean[t.index]) * rstd[t.index];
+        sum[t.index] = planes_sum(dy + first, stride, ROWS, S);
+        moment[t.index] = planes_lever(dy + first, x + first, stride, ROWS, S, mean[t.index]) * rstd[t.index];
     }
 }
 

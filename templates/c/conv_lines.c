@@ -1,7 +1,7 @@
 // conv_lines: convolutions as products in blocks (matrix.c) on matrix registers, over planes copied by lines
 // (planes_lines.c).
 
-//@ conv2d_lines(fn, params, source, shape, step, parts, tile, x, type, bias, store, adds)
+//@ conv2d_lines(fn, params, source, shape, step, parts, tile, x, type, store, adds)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
  * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps,
@@ -13,6 +13,7 @@ static void $fn($params) {
     enum { PLANE = $(shape.height) * $(shape.width), RESULTS = $(shape.rows) * $(shape.columns) };
     enum { IMAGES = $(tile.images), LENGTH = $(tile.length), LINES = $(tile.lines), PLACES = $(tile.places) };
     enum { STEP = $(step.place_w), RUN = $(tile.run), NEIGHBOURS = RUN == 32 && STEP == 1 };
+    enum { RUN_LINES = (RUN * STEP * sizeof *y + 63) / 64 };
     enum { WIDTH = LENGTH / IMAGES, BLOCKS = LENGTH / 32, DOWN = (OUT + TALL - 1) / TALL };
     enum { ACROSS = (PLACES + LINES - 1) / LINES * (B / IMAGES) };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
@@ -51,6 +52,11 @@ static void $fn($params) {
                     float *block = CHANNELS < IN ? sums + (d * LINES * BLOCKS + p * 32) * 32 : sums;
                     const bf16 *block_a = rows + d / 32 * (channels / 32) * taps * CONV_BLOCK;
                     const bf16 *place = lines + ((p / BLOCKS * planes.read_h - low) * BLOCKS + p % BLOCKS) * CONV_BLOCK;
+                    const int *column = to + p % BLOCKS * 32;
+                    $type *result = y + (((size_t)image * GROUPS + g) * OUT + i0 + d) * RESULTS
+                        + (part->h.place + (top + p / BLOCKS) * $(step.place_h)) * $(s.columns);
+                    for (int k = 0; c + CHANNELS >= IN && k < 32; k += RUN) /* they come beside the products */
+                        fetch_lines(result + column[k], RESULTS * sizeof *result, 32, 0, RUN_LINES * 32);
                     matrix_load(c > 0 ? block : NULL, 32);
                     for (int q = 0; q < channels / 32; q++, place += across * high * BLOCKS * CONV_BLOCK)
                         for (int v = 0; v < down; v++)
@@ -59,19 +65,13 @@ static void $fn($params) {
                                              place + (h * high + v * planes.tap_h) * BLOCKS * CONV_BLOCK, 32);
                     matrix_store(block, 32);
                     if (c + CHANNELS < IN) continue;
-                    const int *column = to + p % BLOCKS * 32;
-                    $type *result = y + (((size_t)image * GROUPS + g) * OUT + i0 + d) * RESULTS
-                        + (part->h.place + (top + p / BLOCKS) * $(step.place_h)) * $(s.columns);
                     for (int i = i0 + d; i < i0 + d + 32; i++, block += 32, result += RESULTS) {
                         $type apart[32], *row = NEIGHBOURS ? result + column[0] : apart;
 //% if adds then
                         for (int k = 0; !NEIGHBOURS && add && k < 32; k += RUN)
                             conv_get(apart + k, result + column[k], RUN, STEP);
 //% end
-                        for (int k = 0; k < 32; k++) {
-                            const real value = block[k]$bias;
-                            $store
-                        }
+                        $store
                         for (int k = 0; !NEIGHBOURS && k < 32; k += RUN)
                             conv_put(result + column[k], apart + k, RUN, STEP);
                     }

@@ -2,6 +2,7 @@
 -- a product on the matrix registers.
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
+local graph = require "graph.graph"
 local matrix_conv = require "emit.targets.c.matrix_conv"
 local ops = require "emit.targets.ops"
 local text = require "base.text"
@@ -40,6 +41,22 @@ local function add_vectors(list, node, kernel, g, dtype)
     list.parts = parts_of(g.parts, function() return 0 end)
 end
 
+-- The lines that store 32 sums of a convolution over lines as a row of results: rounded together where results of bf16
+-- are neighbours.
+local function row_store(list, node, kernel)
+    local y = graph.result(node)
+    local rounds = graph.is_half(y) and list.tile.run == 32 and list.step.place_w == 1
+    local before = kernel.can_add and ("add ? %s + value : "):format(c_text.load(y, "row[k]")) or ""
+    local store = rounds and ("sum[k] = %svalue;"):format(before) or c_text.store(kernel, "row[k]", "value").text
+    local lines = { "for (int k = 0; k < 32; k++) {", "    const real value = block[k]" .. list.bias.text .. ";",
+        "    " .. store, "}" }
+    if rounds then
+        lines[1] = "real sum[32];\nINDEPENDENT " .. lines[1]
+        lines[#lines + 1] = "narrow_row(row, sum, 32);"
+    end
+    return text.block(table.concat(lines, "\n"))
+end
+
 local function add_product(list, node, kernel, op, dtype)
     local g, shape = op.gather(node), list.shape
     local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
@@ -50,6 +67,7 @@ local function add_product(list, node, kernel, op, dtype)
     list.tile = matrix_conv.product_by_lines(kernel, shape, g, slices)
     kernel.lines = list.tile ~= nil
     if kernel.lines then
+        list.store, list.bias = row_store(list, node, kernel), nil
         list.parts = parts_of(g.parts, function() return 0 end)
         return
     end
