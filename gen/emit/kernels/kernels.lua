@@ -138,8 +138,9 @@ local function half_inputs(node)
     return out
 end
 
--- Arguments of a pointwise kernel: a load per input, the statements, and the store of the last one. i32 results are
--- computed in i32, all others in the program's type.
+-- Arguments of a pointwise kernel: a load per input, the statements, and the store of the last one, in a row that is
+-- rounded as a whole where the target does so (`late`). i32 results are computed in i32, all others in the program's
+-- type.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
     local written, width = graph.writes(node)[1], target.by_rows and width_of(node)
     local out, few = written.tensor, target.few and target.few(node, kernel, dtype)
