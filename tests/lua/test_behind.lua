@@ -118,11 +118,31 @@ train      { updates = 8, seed = 3 }
 precision  "%s"
 ]]
 
--- In bf16 a kernel rounds the results of such nodes in rows, without the roundings that make no difference then: planes
--- of 48, 42 and 12 elements.
+-- Roundings between two ops of a kernel, of which some make a difference, and a constant that is no number of bf16;
+-- planes of 48 elements, and of 300, more than a row that is rounded as a whole.
+MODELS.between = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (5)
+accumulate (2)
+model (function(batch)
+    local x = reshape { 4, 20, 15 } (linear "in" { 1200 } (batch.input))
+    x = relu {} (x + batchnorm "n" {} (conv2d "a" { 4, 3, padding = 1, bias = false } (x)))
+    x = reshape { 4, 8, 6 } (linear "between" { 192 } (flatten {} (x)))
+    x = relu {} (batchnorm "m" {} (conv2d "b" { 4, 3, padding = 1, bias = false } (x)) + relu(x * 0.7 - 0.1) * x)
+    x = flatten {} (where(lt(x, 0.2), 0.1, x))
+    return linear "out" { 3 } (leaky_relu {} (tanh(x) * 0.3 - x))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
+-- In bf16 a kernel rounds the results of such nodes in rows, without the roundings that make no difference then.
 for _, case in ipairs { { "bf16", "sapphirerapids", "planes" }, { "bf16", "sapphirerapids", "norms" },
     { "bf16", "x86-64-v3", "planes" }, { "bf16", "generic", "norms" }, { "f32", "x86-64-v3", "planes" },
-    { "f16", "x86-64-v3", "planes" } } do
+    { "f16", "x86-64-v3", "planes" }, { "bf16", "sapphirerapids", "between" }, { "bf16", "x86-64-v3", "between" },
+    { "f16", "x86-64-v3", "between" } } do
     local precision, march, model = case[1], case[2], case[3]
     add(("%s on %s, model %s: the bits are those without fusion"):format(precision, march, model), function(t)
         local p, programs = build(t, precision, march, nil, model, MODELS[model])
@@ -145,6 +165,8 @@ add("a result of bf16 is rounded once, in a row or where it is computed", functi
     t.contains(kernel "add_relu_dx", "row[k] = ((x3 <= 0.0f) ? 0.0f : x1 + x2);\n")
     t.contains(kernel "batchnorm_gelu_add", "y[at] = bf16_narrow(value);\n")   -- the backward pass reads it too
     t.contains(kernel "linear_dx_relu_dx", "c[at] = bf16_cut(((x_1 <= 0.0f) ? 0.0f : bf16_rounded(value)));\n")
+    local between = build(t, "bf16", "x86-64-v3", nil, "between", MODELS.between)
+    t.contains(host.read(between.folder .. "/kernels.c"), "out[i] = bf16_narrow(((x1 == 0.0f) ? x2 : 0.1f));\n")
     local same = build(t, "f16", "x86-64-v3", nil, "planes", MODELS.planes)
     t.contains(host.read(same.folder .. "/kernels.c"), "f16_narrow(((f16_rounded(value) < 0.0f) ? 0.0f")
 end)
