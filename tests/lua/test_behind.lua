@@ -34,6 +34,15 @@ local function build(t, precision, march, more, model, spec)
         options = table.move(more or {}, 1, #(more or {}), 3, { "--march", march }) }), programs
 end
 
+-- Whether a program has the bits of the other one, with any number of threads.
+local function same_bits(programs, p, plain)
+    local expected = programs.dump(plain, { "--cycles", 2, "--threads", 1 })
+    for _, threads in ipairs { 1, 3 } do
+        programs.identical(programs.dump(p, { "--cycles", 2, "--threads", threads }), expected,
+            { "parameters", "gradients" })
+    end
+end
+
 for _, case in ipairs { { "f32", "generic" }, { "f32", "sapphirerapids" }, { "bf16", "sapphirerapids" },
     { "bf16", "x86-64-v3" }, { "f64", "x86-64-v3" }, { "bf16", "x86-64-v4-bf16" }, { "f16", "x86-64-v3" } } do
     local precision, march = case[1], case[2]
@@ -41,11 +50,7 @@ for _, case in ipairs { { "f32", "generic" }, { "f32", "sapphirerapids" }, { "bf
         if march == "x86-64-v4-bf16" or precision == "f16" then t.long() end
         local p, programs = build(t, precision, march)
         local plain = build(t, precision, march, { "--without", "fusion" })
-        local expected = programs.dump(plain, { "--cycles", 2, "--threads", 1 })
-        for _, threads in ipairs { 1, 3 } do
-            programs.identical(programs.dump(p, { "--cycles", 2, "--threads", threads }), expected,
-                { "parameters", "gradients" })
-        end
+        same_bits(programs, p, plain)
         -- functions of one number of bf16 are tables where a processor reads them fast; the other program computes them
         local looks_up = precision == "bf16" and march == "sapphirerapids"
         local kernels = host.read(p.folder .. "/kernels.c")
@@ -147,11 +152,7 @@ for _, case in ipairs { { "bf16", "sapphirerapids", "planes" }, { "bf16", "sapph
     add(("%s on %s, model %s: the bits are those without fusion"):format(precision, march, model), function(t)
         local p, programs = build(t, precision, march, nil, model, MODELS[model])
         local plain = build(t, precision, march, { "--without", "fusion" }, model, MODELS[model])
-        local expected = programs.dump(plain, { "--cycles", 2, "--threads", 1 })
-        for _, threads in ipairs { 1, 3 } do
-            programs.identical(programs.dump(p, { "--cycles", 2, "--threads", threads }), expected,
-                { "parameters", "gradients" })
-        end
+        same_bits(programs, p, plain)
     end)
 end
 
