@@ -142,7 +142,7 @@ static void add_lines(json_t *list, const char *text, const char *other, char si
     }
 }
 
-/* The settings and the lines of the spec that differ from the run in `before`, of which this is the record. */
+/* The settings and the lines of the spec that differ from the run in `before`, whose record may be NULL. */
 static json_t *differences(const ga_run *r, const json_t *settings, const char *before, json_t *record) {
     json_t *list = json_array(), *value;
     const json_t *earlier = json_object_get(record, "settings");
@@ -162,25 +162,25 @@ static json_t *differences(const ga_run *r, const json_t *settings, const char *
 }
 
 int ga_run_record_new(const ga_run *r, const ga_run_start *s, const char *before, ga_err *e) {
-    json_t *earlier = NULL;
-    if (before) GA_TRY(read_record(&earlier, before, e));
-    json_t *record = json_object(), *settings = settings_of(s);
+    json_t *record = json_object(), *settings = settings_of(s), *earlier = NULL;
+    const bool compares = before && read_record(&earlier, before, NULL) == GA_OK;
     if (!record || !settings) return ga_fail(e, GA_ENVIRONMENT, "%s: not enough memory", r->folder);
     json_object_set_new(record, "run", text_of(r->name));
     json_object_set_new(record, "program", text_of(s->program));
     add_start(record, s->options);
     json_object_set_new(record, "seed", json_integer((json_int_t)s->seed));
     json_object_set_new(record, "spec_sha256", text_of(s->spec_sha256));
-    if (before) json_object_set_new(record, "differs", differences(r, settings, before, earlier));
+    if (compares) json_object_set_new(record, "differs", differences(r, settings, before, earlier));
     json_decref(earlier);
     json_object_set_new(record, "settings", settings);
     return write_record(r, record, e);
 }
 
 int ga_run_record_resumed(const ga_run *r, const ga_run_start *s, ga_err *e) {
-    json_t *record, *entry = json_object();
+    json_t *record;
     GA_TRY(read_record(&record, r->folder, e));
     if (!record) record = json_object();
+    json_t *entry = json_object();
     json_t *list = json_object_get(record, "resumed");
     if (!list) {
         list = json_array();
