@@ -278,6 +278,28 @@ print(run.wait(), run.stderr.read())]]):format(p.folder .. "/.lock", p.train)
     t.contains(refused.err, (" is used by train (process %s): -o DIR for another folder, or wait"):format(pid))
 end)
 
+-- The last two reads of a start, of the record of the run before and of its own at the end, fail in turn.
+add("a record of the run before that cannot be read keeps no run from its start", function(t)
+    local _, p, json = open(t)
+    local counts = t.temp() .. "/counts"
+    local function second(faults)
+        t.run { "rm", "-rf", p.folder .. "/runs" }
+        t.equal(start(t, p, "--cycles", "1").status, 0)
+        local result = t.run { p.train, "--quiet", "--cycles", "1", env = { "GAGEN_DATA", "GA_FAIL_AT=" .. faults,
+            "GA_FAIL_COUNTS=" .. counts, ("LD_PRELOAD=%s/%s/tests/faults/faults.so"):format(t.root, t.build) } }
+        t.equal(result.status, 0, result.err)
+        return record(json, p, "002"), result.err
+    end
+    local whole = second ""
+    local reads = tonumber(host.read(counts):match "train read (%d+)")
+    t.equal({ #whole.differs, whole["end"].cycle }, { 0, 1 })
+    local alone = second(("read:%d=EIO"):format(reads - 1))
+    t.equal({ alone.run, alone.differs, alone["end"].cycle }, { "002", nil, 1 })
+    local open_end, said = second(("read:%d=EIO"):format(reads))
+    t.equal({ #open_end.differs, open_end["end"] }, { 0, nil })
+    t.contains(said, "runs/002/run.json: cannot be read: Input/output error\n")
+end)
+
 -- A folder where `gagen run` of one spec is started: words(more, options) = the command, at_once(commands),
 -- log(program, run), hashes(), runs() = what ls says. The runtime that all of them link is compiled before.
 local function open_sweep(t)
