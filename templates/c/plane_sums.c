@@ -35,6 +35,7 @@ static inline __attribute__((always_inline)) real planes_total(const plane_kind 
         real lane[PLANES_AT_ONCE][ROW_LANES];
         size_t at[PLANES_AT_ONCE];
         int c = 0;
+        /* behind the last row r is read again, and left out of the total */
         for (int q = 0; q < PLANES_AT_ONCE; q++) at[q] = (size_t)(r + q < rows ? r + q : r) * stride;
         for (; c + ROW_LANES <= n; c += ROW_LANES)
             UNROLL for (int v = 0; v < PLANES_AT_ONCE * ROW_VECTORS; v++) {
