@@ -317,13 +317,6 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     return code;
 }
 
-//@ missing_feature(tests)
-/* The feature that this program was built for and the CPU does not have, or NULL. */
-static const char *missing_feature(void) {
-    $tests
-    return NULL;
-}
-
 //@ stopped(name)
 /* How to go on after a stop on request. */
 static void say_stopped(const model *m, const ga_options *o) {
@@ -355,7 +348,7 @@ if (o.watch_kernels) {
     return 1;
 }
 
-//@ main(name, tests_cpu, device, filed, best, watching)
+//@ main(name, device, filed, best, watching)
 int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
@@ -383,13 +376,6 @@ int main(int argc, char **argv) {
         return 1;
 //% end
     }
-//% if tests_cpu then
-    if (missing_feature()) {
-        ga_say("$name: built for CPUs with %s, which this one has not: generate with --march generic",
-               missing_feature());
-        return 3;
-    }
-//% end
     model m = {0};
     const int code = run(&m, &o, &e);
     const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"

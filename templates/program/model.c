@@ -1,9 +1,12 @@
-//@ head(header, facts, ranks, plateau)
+//@ head(header, facts, ranks, plateau, checks)
 $header
 #include "probes.h"
 
 #include <math.h>
 #include <stdio.h>
+//% if checks then
+#include <stdlib.h>
+//% end
 #include <string.h>
 
 #include "runtime/files/file.h"

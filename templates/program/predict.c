@@ -1,10 +1,13 @@
 // predict: predict.c, a program around NAME_predict.h.
 
-//@ words(header, name, upper, real, ignore, form, reason)
+//@ words(header, name, upper, real, ignore, form, reason, checks)
 $header
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+//% if checks then
+#include <stdlib.h>
+//% end
 #include <string.h>
 #include <unistd.h>
 

@@ -34,6 +34,23 @@ add("a forced profile is that of all programs whose spec and options name none",
     t.equal(marches.level "-O3", "-O3 ")
 end)
 
+add("a program without a feature of its profile ends before all else, and so does one that predicts", function(t)
+    local programs, marches = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t)
+    local how = { options = { "--march", "x86-64-v3" }, level = marches.level_of "x86-64-v3", predict = true }
+    local p = programs.build("march_feature", host.read(t.root .. "/specs/digits_mlp.lua"), how)
+    for _, file in ipairs { "model.c", "predict.c" } do
+        local text, count = host.read(p.folder .. "/" .. file):gsub('__builtin_cpu_supports%("fma"%)', "0")
+        t.equal(count, 1, file)
+        programs.edit(p, file, text, how)
+    end
+    for _, program in ipairs { "train", "march_feature_predict" } do
+        local result = t.run { p.folder .. "/" .. program, "--nonsense" }
+        t.equal(result.err, "march_feature: built for CPUs with fma, which this one has not: "
+            .. "generate with --march generic\n", program)
+        t.equal(result.status, 3, program)
+    end
+end)
+
 -- === programs of each profile ====================================================================
 
 -- The profiles in f32 and in bf16; x86-64-v4-bf16 has the kernels of x86-64-v4 in f32. Each gradient of the first cycle

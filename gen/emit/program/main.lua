@@ -122,14 +122,6 @@ local function best_section(config, name)
         min_delta = text.block(expr.literal(best.min_delta, "f64")) } }
 end
 
--- A line of missing_feature for each feature of the CPU that the program was built for.
-local function feature_tests(config)
-    return ordered.collect(config.cpu_features, function(feature)
-        local name = text.string(feature).text
-        return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
-    end)
-end
-
 -- The statements of main() for --watch-kernels.
 local function watching(template, name, refusal)
     if not refusal then return sections.block(template, "watched", {}) end
@@ -138,7 +130,7 @@ end
 
 --- main.c.
 function main.render(g, config, context, header)
-    local name, own, tests = text.ident(config.name), context.target.main(config), feature_tests(config)
+    local name, own = text.ident(config.name), context.target.main(config)
     local plateau, no_outputs, no_weights = config.schedule.rule.plateau, refusals(g)
     local goes_on = going_on(config, context.target)
     local refusal, template = watch.refusal(config, context.target), context.template("program/main.c")
@@ -162,10 +154,9 @@ function main.render(g, config, context, header)
             patience = config.best ~= nil and config.best.patience > 0,
             uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")),
             no_outputs = no_outputs, no_weights = no_weights } },
-        #tests > 0 and { "missing_feature", { tests = sections.lines(tests) } },
         { "stopped", { name = name } },
         not refusal and { "start_watching", { name = name } },
-        { "main", { name = name, tests_cpu = #tests > 0, device = own.device,
+        { "main", { name = name, device = own.device,
             filed = g.state_file ~= nil, best = config.best ~= nil, watching = watching(template, name, refusal) } },
     })
 end

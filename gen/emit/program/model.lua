@@ -1,6 +1,7 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
 local chunks = require "emit.boundary.chunks"
+local cpu = require "emit.program.cpu"
 local data = require "spec.data"
 local division = require "emit.boundary.division"
 local expr = require "base.expr"
@@ -142,7 +143,8 @@ function model.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(config, facts, context)), ranks = config.mode.ranks or false,
-            plateau = plateau } },
+            plateau = plateau, checks = cpu.is_checked(config) } },
+        cpu.section(config, context),
         moved > 0 and { "share_statistics", { device = own.device, moved = moved,
             array = text.ident(g.sharded.parameters and "untrained" or "flat_w"),
             on_device = text.ident(g.sharded.parameters and "device_untrained" or "device_w"),

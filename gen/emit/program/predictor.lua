@@ -4,6 +4,7 @@
 local build = require "graph.build"
 local c_text = require "emit.targets.c_text"
 local carries = require "passes.carries"
+local cpu = require "emit.program.cpu"
 local fusion = require "passes.fusion"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
@@ -245,7 +246,8 @@ local function program_text(plan, config, context, header)
         { "words", named(config, { header = text.block(header("predict.c",
             "outputs for the rows of a file: make predict")), real = text.ident("GA_" .. own.real:upper()),
             ignore = config.loss.fields.ignore or -100, form = form and text.ident(form) or false,
-            reason = text.string("--probabilities: " .. (reason or "")) }) },
+            reason = text.string("--probabilities: " .. (reason or "")), checks = cpu.is_checked(config) }) },
+        cpu.section(config, context),
         { "weights", { name = text.ident(config.name) } },
         { "rows", named(config, { fields = batch_fields(own) }) },
         { "main", { name = text.ident(config.name), row = predictions.shape(own) } },
