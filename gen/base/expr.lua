@@ -349,7 +349,8 @@ end
 
 local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=", eq = "==" }
 
---- Prints e with the fewest parentheses that keep its meaning.
+--- Prints e with the fewest parentheses that keep its meaning, but for comparisons and conditionals, which always have
+-- theirs.
 -- spelling = { number = f(value), call = { name -> C name }, variable = f(name), recurrence = f(e) } (all optional).
 function expr.text(e, spelling, outer)
     spelling, outer = spelling or {}, outer or 0

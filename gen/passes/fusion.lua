@@ -166,6 +166,11 @@ local function obstacle_behind(product, reader, key, position, uses, here)
     if product.run or product.behind then return "its kernel has something behind it already" end
 end
 
+-- What step.c says of a product with `op` behind it, after what it says of the product.
+local function why_of(product, op)
+    return (product.why and product.why .. ", " or "") .. ("with %s behind it"):format(op)
+end
+
 -- Moves the reader's statements behind the product: the reader becomes the fused node.
 local function put_behind(product, reader, key, both)
     local y, name = product.outs.y, product.signature.outs[1]
@@ -187,7 +192,7 @@ local function put_behind(product, reader, key, both)
     reader.parts, reader.shapes, reader.octets = product.parts, product.shapes, product.octets
     reader.statements, reader.ins, reader.views, reader.at = nil, ins, views, product.at
     reader.signature = ordered.copy(product.signature, { ins = order, outs = both and { name, "behind" } or { name } })
-    reader.why, reader.named = "with the pointwise op behind it", y.tensor
+    reader.why, reader.named = why_of(product, "the pointwise op"), y.tensor
     if both then y.tensor.def = reader end
 end
 
@@ -200,7 +205,7 @@ local function put_drops(product, dropout)
     dropout.op, dropout.attrs, dropout.size, dropout.shapes = product.op, product.attrs, product.size, product.shapes
     dropout.ins = ordered.copy(product.ins, { micro = dropout.ins.micro })
     dropout.signature = ordered.copy(product.signature, { ins = order })
-    dropout.at, dropout.why = product.at, "with the dropout behind it"
+    dropout.at, dropout.why = product.at, why_of(product, "the dropout")
 end
 
 -- How often the nodes of a body read each tensor, those of its loops too.

@@ -47,7 +47,7 @@ uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i) {
 
 enum { DRAWS_OF_A_THREAD = 1 << 18, DRAWING_THREADS = 16 };
 
-/* Elements of an array to draw: uniform from `low` on within `width`, or, with `normal`, of that deviation. */
+/* Elements of an array to draw: uniform from `low` on within `width`, or, with `normal`, with `width` as their deviation. */
 typedef struct draw {
     void *data;
     ga_dtype type;
@@ -80,12 +80,16 @@ static void *draw_part(void *arg) {
 }
 
 static void draw_all(const draw *d, int64_t count) {
+    if (count < 2 * DRAWS_OF_A_THREAD) {
+        draw_part(&(drawn_part){d, 0, count});
+        return;
+    }
     pthread_t threads[DRAWING_THREADS];
     bool started[DRAWING_THREADS] = {false};
     drawn_part parts[DRAWING_THREADS];
     const int64_t cores = ga_cores_usable(), busy = count / DRAWS_OF_A_THREAD;
     int64_t n = cores < busy ? cores : busy;
-    n = n < 1 ? 1 : n > DRAWING_THREADS ? DRAWING_THREADS : n;
+    n = n > DRAWING_THREADS ? DRAWING_THREADS : n;
     for (int64_t k = n - 1; k >= 0; k--) {
         parts[k] = (drawn_part){d, count * k / n, count * (k + 1) / n};
         started[k] = k > 0 && pthread_create(&threads[k], NULL, draw_part, &parts[k]) == 0;

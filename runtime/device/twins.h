@@ -40,7 +40,7 @@ typedef struct ga_twin_operand {
 
 typedef struct ga_twin {
     const char *name;                  /* of the function that launches the kernel or its twin */
-    const char *twin;                  /* is TWIN_boxes, with TWIN_parts behind it, and TWIN_sums, TWIN_totals */
+    const char *twin;                  /* its kernels are TWIN_boxes, TWIN_parts, TWIN_sums and TWIN_totals */
     int kernel;                        /* number of the kernel */
     unsigned blocks, threads, shared;  /* of its launch */
     unsigned own_blocks, own_shared;   /* of the twin's */

@@ -1,5 +1,5 @@
-/* json_file.h: reads JSON of any origin. The memory that jansson finds missing inside a word or a number ends in an
- * assertion or behind the end of a block (jansson's issue 362): here a reserve takes its place until the text ends. */
+/* json_file.h: reads JSON of any origin. Where memory runs out inside a word or a number, jansson stops at an assertion
+ * or writes behind the end of a block (its issue 362). So a reserve serves the rest of the text. */
 #ifndef GA_JSON_FILE_H
 #define GA_JSON_FILE_H
 

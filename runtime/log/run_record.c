@@ -164,7 +164,12 @@ static json_t *differences(const ga_run *r, const json_t *settings, const char *
 int ga_run_record_new(const ga_run *r, const ga_run_start *s, const char *before, ga_err *e) {
     json_t *record = json_object(), *settings = settings_of(s), *earlier = NULL;
     const bool compares = before && read_record(&earlier, before, NULL) == GA_OK;
-    if (!record || !settings) return ga_fail(e, GA_ENVIRONMENT, "%s: not enough memory", r->folder);
+    if (!record || !settings) {
+        json_decref(record);
+        json_decref(settings);
+        json_decref(earlier);
+        return ga_fail(e, GA_ENVIRONMENT, "%s: not enough memory", r->folder);
+    }
     json_object_set_new(record, "run", text_of(r->name));
     json_object_set_new(record, "program", text_of(s->program));
     add_start(record, s->options);

@@ -372,7 +372,11 @@ static void $fn($params) {
 }
 
 //@ conv2d_dw_sum(fn, params, source, partials, groups, terms, out, store)
-/* $fn: the sum of $partials gradients of weights ($(groups * out), $terms), in the order of the weights
+//% if partials > 1 then
+/* $fn: the sum of $partials gradients of a weight ($(groups * out), $terms), in the order of the weight
+//% else
+/* $fn: the gradient of a weight ($(groups * out), $terms), in the order of the weight
+//% end
  * $source */
 static void $fn($params) {
     enum { PARTIALS = $partials, K = $terms, OUT = $out, ALL = $groups * OUT * K };

@@ -3,7 +3,8 @@
 //@ lines_pairs(half, type)
 /* Blocks of B: terms are so many planes, a multiple of 32, for rows first .. first + rows - 1; rows outside are 0. In
  * the order of 32 planes, taps across, rows, 32 places. shifts: each tap reads the places themselves, moved by less
- * than 16, so that a line is read once. Taps and length are literals where it is called, so that their loops unroll. */
+ * than 16, so that a line is read once. Length is a literal where it is called, and so are taps where all parts of a
+ * result have as many: their loops unroll. */
 static inline __attribute__((always_inline)) void conv_line_pairs(bf16 *to, const conv_lines *x, const $type *planes,
                                                                   int channels, int first, int rows, const int taps,
                                                                   const int length, const bool shifts) {
@@ -12,10 +13,12 @@ static inline __attribute__((always_inline)) void conv_line_pairs(bf16 *to, cons
     for (int g = 0; g < channels; g += 32, to += taps * rows * line)
         for (int r = 0; r < rows; r++) {
             const int row = first + r;
-            for (int tap = 0; (row < 0 || row >= x->height) && tap < taps; tap++)
-                memset(to + (tap * rows + r) * line, 0, line * sizeof *to);
+            if (row < 0 || row >= x->height) {
+                for (int tap = 0; tap < taps; tap++) memset(to + (tap * rows + r) * line, 0, line * sizeof *to);
+                continue;
+            }
             const $type *even = planes + (size_t)g * plane + row * x->width;
-            for (int c = 0; row >= 0 && row < x->height && c < 32; c += 2, even += 2 * plane) {
+            for (int c = 0; c < 32; c += 2, even += 2 * plane) {
                 bf16 *pairs = to + r * line + 32 * c;
                 bf16_pairs all[length / 16 + 2][SLICES];
                 memset(all[0], 0, sizeof all[0]);

@@ -21,10 +21,12 @@ static inline __attribute__((always_inline)) void conv_line_rows(bf16 *to, const
     for (int g = 0; g < channels; g += 32, to += taps * rows * line)
         for (int r = 0; r < rows; r++) {
             const int row = first + r;
-            for (int tap = 0; (row < 0 || row >= x->height) && tap < taps; tap++)
-                memset(to + (tap * rows + r) * line, 0, line * sizeof *to);
+            if (row < 0 || row >= x->height) {
+                for (int tap = 0; tap < taps; tap++) memset(to + (tap * rows + r) * line, 0, line * sizeof *to);
+                continue;
+            }
             const $type *from = planes + (size_t)g * plane + row * x->width;
-            for (int c = 0; row >= 0 && row < x->height && c < 32; c++, from += plane) {
+            for (int c = 0; c < 32; c++, from += plane) {
                 bf16 *pairs = to + r * line + 32 * c;
                 bf16_pairs all[length / 32 + 2][SLICES];
                 memset(all[0], 0, sizeof all[0]);

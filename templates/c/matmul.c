@@ -402,7 +402,7 @@ static void $fn($params) {
         const int blocks = (i1 - i0) / 32 * across;
         const bf16 *panel = b + (size_t)j * K;
         size_t place = 0; /* of the block before */
-        for (int block = 0; block <= blocks; block++) { /* beside the last one no other is added up */
+        for (int block = 0; block <= blocks; block++) { /* one round more: it finishes the last block */
             const bool adds = block < blocks;
             const int i = i0 + block / across * 32, x = block % across * 32;
             if (adds) {

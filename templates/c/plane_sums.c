@@ -1,8 +1,8 @@
 // plane_sums: sums along rows of several planes of a channel.
 
 //@ plane_sums(type, half)
-/* Sums along rows of n elements, `stride` apart, added up in the order of the rows; each row as row_sum, row_spread and
- * row_lever add it up. Four rows are added up at once, since each addition waits for the one before. */
+/* Sums along rows of n elements, `stride` apart, added up in the order of the rows; each row in the order of its lanes.
+ * Four rows are added up at once, since each addition waits for the one before. */
 enum { PLANES_AT_ONCE = 4 };
 typedef enum { PLANE_SUM, PLANE_SPREAD, PLANE_LEVER } plane_kind; /* of x, of (x - mean)^2, of a (x - mean) */
 

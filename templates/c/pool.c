@@ -1,7 +1,7 @@
 // pool: one value for each window of a plane. One worker computes a plane from start to end.
 
 //@ maxpool2d(fn, params, source, shape, window, half, value)
-/* Column c of row h of the windows of one row of results; a window with less columns sees its last one again. */
+/* Column c of row h of the windows of one row of results; a window with fewer columns sees its last one again. */
 static __attribute__((noinline)) void $(fn)_see(real *restrict best, int *restrict at, const real *plane, int h,
                                                 int c) {
     enum { W = $(shape.width), Q = $(shape.columns) };

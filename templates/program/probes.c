@@ -50,7 +50,7 @@ static const struct {
 };
 
 //@ numbers(halves, half)
-static const bool IS_HALF[RESULT_COUNT] = {$halves};
+$halves
 
 /* The elements of a result as numbers, in the room of the probes, where they may lie already. */
 static const void *numbers(model *m, int tensor, const void *at) {

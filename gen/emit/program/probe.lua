@@ -1,6 +1,7 @@
 -- probe: the text of probes.c: a table of the calls of kernels and their results, and for each function a macro that
 -- puts a look at its results around its calls. step.c reads the same with and without it: the compiler counts the
 -- calls (__COUNTER__), and the table has them in the order of step.c. train-watch compares these results (watch.lua).
+local c_text = require "emit.targets.c_text"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -156,7 +157,8 @@ local function probes_text(config, context, header, found, own)
             sizes = text.block(sizes), watched = found.watched } },
         { "check", {} },
         found.watched and { "watched", {} },
-        own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
+        own.half and { "numbers", { half = own.half, halves = text.block(
+            c_text.wrap("", "static const bool IS_HALF[RESULT_COUNT] = {", halves, "};")) } },
         context.target.device and { "device", { half = own.half, rows = row_distances(found, own.seen) } }
             or { "host", { half = own.half } },
         { "functions", { name = text.ident(config.name), macros = block_of(own.macros), watched = found.watched,

@@ -327,13 +327,13 @@ end
 ---   a.part                        rows of A that are copied, or false
 ---   a.pack, b.pack                the functions that copy rows of A, a panel of B
 ---   b.panels                      where B is panels already, the statements that find one; b.block: elements between
---                                 the blocks of a panel
+---                                 the blocks of a panel
 ---   a.stride, b.stride            elements between the rows that they read
 ---   a.block, a.row                where the blocks of A are read, and elements between their rows
 ---   sums                          where sums lie and begin (sums_of)
 ---   ahead                         what asks for further inputs of a block
---   finish                        the statements that end a block: what stores it as numbers of bf16, or at an edge
---   store                         those that store an element of another result, false: it is there
+---   finish                        the statements that end a block: what stores it as numbers of bf16, or at an edge
+---   store                         those that store an element of another result, false: it is there
 function matrix.product(g, kernel, has_bias, slices)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
     local direct = a_rows and g.K % BLOCK == 0 and slices == 1

@@ -17,7 +17,7 @@ local pool = require "emit.kernels.pool"
 local shape = require "emit.kernels.shape"
 local text = require "base.text"
 
--- Queries and keys of a tile of attention; keys are padded to the lanes of row_sums.c.
+-- Queries and keys of a tile of attention; keys are padded to the lanes of row_lanes.c.
 local QUERIES, KEYS, ROW_LANES = 64, 64, 16
 -- Queries of a tile of blocks: copies of keys and queries stay in the L2 cache.
 local BLOCK_QUERIES = 256
@@ -134,7 +134,7 @@ local function tile_helpers(node, kernel)
     local draws = node.ins.micro
     local products = kernel.matrix and "attention_matrix"
         or "attention_tiles" .. (graph.is_half(node.ins.query) and " attention_half:half" or "") .. " attention_rows"
-    return (draws and "draws " or "") .. "row_sums " .. products .. (draws and " attention_draws" or "")
+    return (draws and "draws " or "") .. "row_lanes row_sums " .. products .. (draws and " attention_draws" or "")
 end
 
 add("attend", function(arguments, node, kernel, _, dtype)
@@ -161,7 +161,7 @@ set("rotary", { arguments = function(kernel, node)
         place = text.block(node.attrs.position and "((double)position + p)" or "p") })
 end, block = function() return "rotary.rotary" end, blocks = { "rotary.rotary" } })
 help(tile_helpers, "attend", "attend_dx")
-help("row_sums", "attend_delta")
+help("row_lanes row_sums", "attend_delta")
 
 -- === norms =======================================================================================
 
@@ -200,7 +200,7 @@ add("norm_dw", function(arguments, node, kernel)
     arguments.width = sum_width(node.size.C, 1)
     arguments.x, arguments.dy = element(node.ins.x, "row[r * C + j]"), element(node.ins.dy, "d[r * C + j]")
 end)
-help("row_sums", "layernorm", "rmsnorm", "norm_dx")
+help("row_lanes row_sums", "layernorm", "rmsnorm", "norm_dx")
 
 add("batchnorm_stats", function(arguments, node)
     arguments.type = c_text.type_of(node.ins.x)
@@ -213,7 +213,7 @@ add("batchnorm_dx", function(arguments, _, kernel, _, dtype)
     local store, result = behind.in_row(kernel, dtype, "row[k]")
     arguments.store, arguments.row = store or arguments.store, result or false
 end)
-help("row_sums plane_sums:half", "batchnorm_stats", "batchnorm_sums")
+help("row_lanes plane_sums:half", "batchnorm_stats", "batchnorm_sums")
 
 -- === planes ======================================================================================
 
@@ -252,7 +252,7 @@ end
 set("axis_sum", { arguments = axis_sum })
 set("column_sum", { arguments = axis_sum })
 
-help("row_sums", "softmax", "softmax_dx", "log_softmax_dx")
+help("row_lanes row_sums", "softmax", "softmax_dx", "log_softmax_dx")
 
 -- A row of 16-bit logits is widened first.
 local function add_half(arguments, node) arguments.half = graph.is_half(node.ins.logits) end
