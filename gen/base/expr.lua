@@ -335,9 +335,12 @@ function expr.plain_text(e)
     return text
 end
 
+local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=", eq = "==" }
+
 --- e for comments.
 function expr.shown(e, variable)
-    return expr.text(e, { number = expr.readable, variable = variable })
+    local text = expr.text(e, { number = expr.readable, variable = variable })
+    return (e.op == "where" or COMPARE[e.op]) and text:sub(2, -2) or text
 end
 
 --- The start and the steps of a recurrence.
@@ -347,10 +350,8 @@ function expr.rounds_text(e)
     return table.concat(parts, ", ")
 end
 
-local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=", eq = "==" }
-
---- Prints e with the fewest parentheses that keep its meaning, but for comparisons and conditionals, which always have
--- theirs.
+--- Prints e with the fewest parentheses that keep its meaning. Conditionals have theirs everywhere, and comparisons
+-- outside of them.
 -- spelling = { number = f(value), call = { name -> C name }, variable = f(name), recurrence = f(e) } (all optional).
 function expr.text(e, spelling, outer)
     spelling, outer = spelling or {}, outer or 0
@@ -368,6 +369,7 @@ function expr.text(e, spelling, outer)
     elseif e.op == "where" or COMPARE[e.op] then
         local a, b = expr.text(e[1], spelling, 1), expr.text(e[2], spelling, 1)
         if COMPARE[e.op] then return ("(%s %s %s)"):format(a, COMPARE[e.op], b) end
+        if COMPARE[e[1].op] then a = a:sub(2, -2) end
         return ("(%s ? %s : %s)"):format(a, b, expr.text(e[3], spelling, 1))
     end
     local p = PRECEDENCE[e.op]

@@ -166,7 +166,7 @@ local function obstacle_behind(product, reader, key, position, uses, here)
     if product.run or product.behind then return "its kernel has something behind it already" end
 end
 
--- What step.c says of a product with `op` behind it, after what it says of the product.
+-- The reason that step.c shows for a product with `op` behind it: the product's own, if it has one, and this.
 local function why_of(product, op)
     return (product.why and product.why .. ", " or "") .. ("with %s behind it"):format(op)
 end

@@ -47,7 +47,8 @@ uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i) {
 
 enum { DRAWS_OF_A_THREAD = 1 << 18, DRAWING_THREADS = 16 };
 
-/* Elements of an array to draw: uniform from `low` on within `width`, or, with `normal`, with `width` as their deviation. */
+/* Elements of an array to draw: uniform from `low` on within `width`, or, with `normal`, with `width` as their
+ * deviation. */
 typedef struct draw {
     void *data;
     ga_dtype type;

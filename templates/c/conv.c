@@ -8,8 +8,8 @@
 
 //@ conv2d(fn, params, source, shape, step, parts, tile, x, type, bias, store)
 //% local s = shape
-/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
- * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups)
+/* $fn: $(s.does)
+ * ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), PARTS = $(parts.count) };
@@ -89,8 +89,8 @@ static void $fn($params) {
 
 //@ conv2d_matrix(fn, params, source, shape, step, parts, tile, x, type, bias, store, adds)
 //% local s = shape
-/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
- * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups), of $type; sums of f32
+/* $fn: $(s.does), of $type; sums of f32
+ * ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };

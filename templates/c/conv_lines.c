@@ -3,9 +3,8 @@
 
 //@ conv2d_lines(fn, params, source, shape, step, parts, tile, x, type, store, adds)
 //% local s = shape
-/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
- * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps,
- * groups: $(s.groups), of $type; sums of f32
+/* $fn: $(s.does), of $type; sums of f32
+ * ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), OUT = $(shape.out) };
@@ -43,8 +42,10 @@ static void $fn($params) {
         for (int c = 0; c < IN; c += CHANNELS) {
             const int channels = taps > 0 ? at_most(IN - c, CHANNELS) : 0;
             const $type *a = weight + part->weight + (((size_t)g * OUT + i0) * IN + c) * taps;
-            if (channels > 0 && a != packed)
-                conv_line_weights(rows, packed = a, tall, (size_t)IN * taps, channels, taps);
+            if (channels > 0 && a != packed) {
+                conv_line_weights(rows, a, tall, (size_t)IN * taps, channels, taps);
+                packed = a;
+            }
             conv_line_pairs(lines, &read, $x + (((size_t)image * GROUPS + g) * IN + c) * PLANE, channels,
                             part->h.from + top * planes.read_h + low, high, across, LENGTH, $(tile.shifts));
             for (int d = 0; d < tall; d += 32)

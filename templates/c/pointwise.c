@@ -4,7 +4,7 @@
 /* $fn: $formula
  * $source */
 static void $fn($params) {
-    enum { N = $n, TILE = N > 65536 ? 4096 : 1024 };
+    enum { N = $n, TILE = $(n > 65536 and 4096 or 1024) };
     for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < N ? from + TILE : N;
         for (int i = from; i < to; i++) {
@@ -19,7 +19,7 @@ static void $fn($params) {
  * Results are rounded RUN at a time.
  * $source */
 static void $fn($params) {
-    enum { N = $n, TILE = N > 65536 ? 4096 : 1024, RUN = 256 };
+    enum { N = $n, TILE = $(n > 65536 and 4096 or 1024), RUN = 256 };
     for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < N ? from + TILE : N;
         for (int first = from; first < to; first += RUN) {

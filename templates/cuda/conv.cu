@@ -2,8 +2,8 @@
 
 //@ conv2d(fn, params, source, threads, shape, step, part_choice, tile, x, weight, bias, store)
 //% local s = shape
-/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
- * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
+/* $fn: $(s.does)
+ * ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
  * $source */
 GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };

@@ -13,7 +13,7 @@ return {
         t.equal(E.text(a - b - c), "a - b - c")
         t.equal(E.text(-(a + b) * c / (a * b)), "-(a + b) * c / (a * b)")
         t.equal(E.text(a * (b * c)), "a * (b * c)")
-        t.equal(E.text(E.where(E.lt(a, 1), b, c)), "((a < 1.0) ? b : c)")
+        t.equal(E.text(E.where(E.lt(a, 1), b, c)), "(a < 1.0 ? b : c)")
     end },
     { "constants are folded, and 0 and 1 are simplified away", function(t)
         local a = E.var "a"

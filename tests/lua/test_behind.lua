@@ -161,15 +161,15 @@ add("a result of bf16 is rounded once, in a row or where it is computed", functi
     local kernels = host.read(p.folder .. "/kernels.c")
     local function kernel(name) return assert(kernels:match("\nstatic void " .. name .. "[%d_x]+%(.-\n}\n"), name) end
     local relu = kernel "batchnorm_relu"
-    t.contains(relu, "row[k] = ((value < 0.0f) ? 0.0f : value);\n")
+    t.contains(relu, "row[k] = (value < 0.0f ? 0.0f : value);\n")
     t.contains(relu, "narrow_row(y + (size_t)p * S + first, row, n);")
-    t.contains(kernel "add_relu_dx", "row[k] = ((x3 <= 0.0f) ? 0.0f : x1 + x2);\n")
+    t.contains(kernel "add_relu_dx", "row[k] = (x3 <= 0.0f ? 0.0f : x1 + x2);\n")
     t.contains(kernel "batchnorm_gelu_add", "y[at] = bf16_narrow(value);\n")   -- the backward pass reads it too
-    t.contains(kernel "linear_dx_relu_dx", "c[at] = bf16_cut(((x_1 <= 0.0f) ? 0.0f : bf16_rounded(value)));\n")
+    t.contains(kernel "linear_dx_relu_dx", "c[at] = bf16_cut((x_1 <= 0.0f ? 0.0f : bf16_rounded(value)));\n")
     local between = build(t, "bf16", "x86-64-v3", nil, "between", MODELS.between)
-    t.contains(host.read(between.folder .. "/kernels.c"), "out[i] = bf16_narrow(((x1 == 0.0f) ? x2 : 0.1f));\n")
+    t.contains(host.read(between.folder .. "/kernels.c"), "out[i] = bf16_narrow((x1 == 0.0f ? x2 : 0.1f));\n")
     local same = build(t, "f16", "x86-64-v3", nil, "planes", MODELS.planes)
-    t.contains(host.read(same.folder .. "/kernels.c"), "f16_narrow(((f16_rounded(value) < 0.0f) ? 0.0f")
+    t.contains(host.read(same.folder .. "/kernels.c"), "f16_narrow((f16_rounded(value) < 0.0f ? 0.0f")
 end)
 
 -- Behind products stand dropouts, alone and with a residual behind them, on tensor cores and by threads (10 columns), of

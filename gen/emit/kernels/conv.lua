@@ -45,9 +45,24 @@ local function step_of(g)
         tap_h = g.tap_step[1], tap_w = g.tap_step[2] }
 end
 
+-- "3 x 3 convolution, stride 2, padding 1, 4 groups"
+local function named(a)
+    local words = { ("%d x %d convolution"):format(a.window[1], a.window[2]) }
+    for _, field in ipairs { { "stride", 1 }, { "padding", 0 }, { "dilation", 1 } } do
+        local name, high, wide = field[1], a[field[1]][1], a[field[1]][2]
+        if high ~= wide then words[#words + 1] = ("%s %d x %d"):format(name, high, wide)
+        elseif high ~= field[2] then words[#words + 1] = ("%s %d"):format(name, high) end
+    end
+    if a.groups > 1 then words[#words + 1] = a.groups .. " groups" end
+    return table.concat(words, ", ")
+end
+
+-- shape.does: in words, for the kernel's comment.
 function arguments.conv2d(kernel, node, op)
     local g = op.gather(node)
-    return { shape = shape_of(g), step = step_of(g), x = text.ident(node.ins.x and "x" or "dy"),
+    local shape, of = shape_of(g), node.op == "conv2d" and "a " or "the gradient, by its input, of a "
+    shape.does = text.comment(of .. named(node.attrs))
+    return { shape = shape, step = step_of(g), x = text.ident(node.ins.x and "x" or "dy"),
         bias = text.block(node.ins.bias and " + bias[g * OUT + i]" or ""),
         store = c_text.store(kernel, "y[k]", "value") }
 end

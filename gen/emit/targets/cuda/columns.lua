@@ -6,7 +6,7 @@ local launches = require "emit.targets.cuda.launches"
 local columns = {}
 
 local LANES, WIDE = 32, 128        -- of a warp; columns of a block whose elements have 4 bytes
-local PROCESSORS = 132             -- multiprocessors of a device
+local PROCESSORS = launches.MULTIPROCESSORS
 local BLOCKS, LEAST = 4 * PROCESSORS, 64    -- of a kernel; rows of a part, at least
 local MOST, AT_ONCE = 1024, 8      -- threads of a block; rows that a thread reads at once
 

@@ -19,9 +19,8 @@ local TALL, WIDE, NARROW, DEEP, PART_ROWS = 128, 256, 192, 64, 16
 local LEAST = 1e9
 hopper.LEAST = LEAST
 
--- Blocks of a product: the multiprocessors of an H100 or H200. They are the same on each device, as bits depend on
--- their number. The parts of shared piles cost as much time as so many slices of a tile.
-local BLOCKS, PARTS_COST = 132, 32
+-- Blocks of a product. The parts of shared piles cost as much time as so many slices of a tile.
+local BLOCKS, PARTS_COST = launches.MULTIPROCESSORS, 32
 
 -- Blocks of a cluster: they have tiles below each other and share the columns of B.
 local CLUSTER = 2

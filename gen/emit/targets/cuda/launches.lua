@@ -1,5 +1,7 @@
 -- launches: blocks and threads of a kernel for an amount of work.
-local launches = { THREADS = 256 }
+-- MULTIPROCESSORS: of an H100 or H200, which parts and blocks keep busy. The number is the same on each device, as bits
+-- depend on it.
+local launches = { THREADS = 256, MULTIPROCESSORS = 132 }
 
 local BLOCKS_MAX = 65535     -- beyond this, grid-stride loops
 local THREADS = launches.THREADS

@@ -14,8 +14,6 @@ local text = require "base.text"
 local LARGEST = 1024            -- threads of a block
 local OCTET = 8                 -- channels of planes that lie by octets (passes/octets.lua)
 
-local PROCESSORS = 132          -- multiprocessors of a device
-
 local LEAST = 4 * launches.THREADS      -- runs of neighbours that threads move in a part of the rows, at least
 
 local BEHIND = { kept = "decltype(ga_read<FEW>(%s)) %s;", early = "of.%s = %s;", element = "of.%s.at[k]" }
@@ -27,7 +25,7 @@ local function resident(node)
     return (node.op == "batchnorm_dx" or node.ins.with_1) and 3 or 4
 end
 
-local function blocks_at_once(node) return resident(node) * PROCESSORS end
+local function blocks_at_once(node) return resident(node) * launches.MULTIPROCESSORS end
 
 -- The planes that a node reads and writes.
 local function planes_of(node)

@@ -17,9 +17,9 @@ local ORDER_THREADS = 512    -- of a block that orders ids; it has as many rows 
 
 local function own_rows(node) return math.min(node.size.F - 1, ORDER_THREADS) end
 
--- Of the gradient: blocks to have at least, two for each multiprocessor of a device with 132; threads of a slice of a
+-- Of the gradient: blocks to have at least, two for each multiprocessor; threads of a slice of a
 -- row at least, whose elements fill 64 bytes; threads of a block, at least and at most; places of a thread on average.
-local BLOCKS, LANES, THREADS, MOST, PLACES = 264, 4, 128, 512, 4
+local BLOCKS, LANES, THREADS, MOST, PLACES = 2 * launches.MULTIPROCESSORS, 4, 128, 512, 4
 
 local function few_of_gradient(node, dtype)
     return few.of_rows({ node.outs.y.tensor, node.ins.dy }, node.size.C, dtype)

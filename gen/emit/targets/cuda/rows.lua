@@ -19,9 +19,9 @@ local function lanes_of(width, real)
 end
 
 -- Of a kernel that also sums over the rows: warps of a block, or threads of a block with one row; parts at most, two
--- for each multiprocessor of a device with 132; rows of a part, at least. Two blocks of six warps leave a thread 170
+-- for each multiprocessor; rows of a part, at least. Two blocks of six warps leave a thread 170
 -- registers, enough for four arrays of its elements and those that it reads.
-local SUM_WARPS, SUM_THREADS, PARTS, LEAST = 6, 256, 264, 12
+local SUM_WARPS, SUM_THREADS, PARTS, LEAST = 6, 256, 2 * launches.MULTIPROCESSORS, 12
 local BEHIND = { kept = "decltype(ga_read<FEW>(%s)) %s[EACH / FEW];", early = "%s[from / FEW] = %s;",
     element = "%s[from / FEW].at[k]" }
 local AHEAD = 24         -- elements of 16 bits of a thread, of which it has registers for two rows

@@ -34,8 +34,6 @@ local WIDE = { rows = 64, columns = 128, down = 2, across = 2, blocks = 3, fit =
 local SMALL = { rows = 64, columns = 64, down = 2, across = 2, blocks = 4, fit = 5 }
 local TILES = { LARGE, TALL, SMALL }
 
-local MULTIPROCESSORS = 132     -- of a device that the parts of a sum keep busy
-
 -- Places of a part of the gradient's sum, at least: 32 slices.
 local PART_LEAST = 32 * DEPTH
 
@@ -193,7 +191,7 @@ function tensor_conv.parts(node, op)
     if not node.octets then return nil end
     local tile, tiles = gradient_tile(node.attrs, op.gather(node))
     local places = node.size.B * node.attrs.rows * node.attrs.columns
-    return math.max(1, math.min(MULTIPROCESSORS * tile.blocks // tiles, places // PART_LEAST))
+    return math.max(1, math.min(launches.MULTIPROCESSORS * tile.blocks // tiles, places // PART_LEAST))
 end
 
 --- The sizes of the gradient of a weight, g: op.gather's table.
