@@ -57,12 +57,17 @@ local function changes(c, rows, a)
     local list = {
         { "batch", { rows } }, { "accumulate", { a } }, { "precision", { "f64" } },
         { "parallel", { c.catalog.modes.default } }, { "target", { words.default("target", "kind") } },
-        { "train", train }, { "eval", { batches = 1 } },
+        { "train", train },
     }
-    return ordered.collect(list, function(change)
+    local set = ordered.collect(list, function(change)
         local text = change[1] .. "=" .. literal.write(change[2])
         return { word = change[1], value = change[2], text = text, at = "--equiv: " .. text }
     end)
+    if c.eval then
+        set[#set + 1] = { word = "eval", field = "batches", value = 1, text = "eval.batches=1",
+            at = "--equiv: eval.batches=1" }
+    end
+    return set
 end
 
 -- Writes one program, with `a` micro-steps of `rows` rows, into a folder below `temporary`.

@@ -84,6 +84,9 @@ function plot.run(o)
     run_paths.say_notes(runs)
     local name = series.find(runs, o.metric or "loss")
     if o.svg then
+        if host.exists(o.svg) == "file" and not (host.read(o.svg) or ""):find("<svg", 1, true) then
+            diag.fail(o.svg, "is there already and no picture: --svg names another file", {})
+        end
         written(o.svg, svg_of(runs, name, o))
         io.stderr:write(("wrote %s\n"):format(diag.escape(o.svg)))
         return

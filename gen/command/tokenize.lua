@@ -44,9 +44,6 @@ local function read_text(path)
     return text
 end
 
--- Whether two paths are the same file; links are followed.
-local function is_same_file(a, b) return host.exists(b) and host.absolute(a) == host.absolute(b) end
-
 --- Runs the command; o: its options, o.arguments = { METHOD, TEXT, FILE }.
 function tokenize.run(o)
     local name, text, file = table.unpack(o.arguments)
@@ -56,9 +53,8 @@ function tokenize.run(o)
             table.concat(METHODS.keys, ", ")), { hint = diag.suggest(name, METHODS.keys) })
     end
     check_options(o, name, method)
-    if is_same_file(text, file) then diag.fail(file, "is the text itself: choose another file", {}) end
     local bytes, said = method.run(o, read_text(text), text)
-    written(file, bytes)
+    written(file, bytes, { text, o.vocab })
     io.stderr:write(("wrote %s: %s\n"):format(diag.escape(file), said))
 end
 

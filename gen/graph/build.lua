@@ -294,6 +294,15 @@ function build:sum_to(x, shape)
     return x
 end
 
+-- The names of a parameter in files: in a region one for each iteration, "h.0.x.weight" of "h.%d.x.weight".
+local function saved_names(name, region)
+    local list = {}
+    for i = 1, region and region.count or 1 do
+        list[i] = region and name:format(region.first + i - 1) or name
+    end
+    return list
+end
+
 --- A trainable parameter of the current layer. init = { kind, ... } as the catalog's layers give.
 -- It belongs to the current scope, or to that of self.owner, if set: the layer was made there.
 function build:param(suffix, shape, init)
@@ -301,19 +310,23 @@ function build:param(suffix, shape, init)
     local name = self:full_name(suffix)
     local shared = self.shared and self.shared[suffix]
     if shared then return self:share(shared, shape) end
-    local other = g.param_named[name]
-    if other then
-        diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(
-            name), { notes = { { at = other.at, message = "the first one is here" } } })
-    end
     local region = self.scope
     if self.owner then region = self.owner.scope end
+    local saved = saved_names(name, region)
+    for _, one in ipairs(saved) do
+        local other = g.param_named[one]
+        if other then
+            diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(one),
+                { notes = { { at = other.at, message = "the first one is here" } } })
+        end
+    end
     local param = { name = name, shape = shape, region = region, at = self.at, init = init,
         count = region and region.count or 1, first = region and region.first or 0, state = {}, kept = {},
         views = {} }
     param.value = graph.tensor(g, { name = name, shape = shape, kind = "param",
         at = self.at, param = param, scope = region })
-    g.params[#g.params + 1], g.param_named[name] = param, param
+    g.params[#g.params + 1] = param
+    for _, one in ipairs(saved) do g.param_named[one] = param end
     if self.shared then self.shared[suffix] = param end
     return param.value
 end

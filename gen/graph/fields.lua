@@ -6,7 +6,7 @@ local fields = {}
 fields.graph = {
     name = "of the program",
     inputs = "tensors of the batch, in the order of the data's fields",
-    params = "all parameters, in the order of the model", param_named = "the same by name",
+    params = "all parameters, in the order of the model", param_named = "the same by each name that they have in files",
     joints = "joint parameters: { members, value, gradient, flat, views, ... }, fields as those of a parameter (merge)",
     tensors = "all tensors, in the order in which they were made",
     names = "names in use, in lower case -> the last number put behind such a name",

@@ -78,7 +78,12 @@ static int read_source(evaluation *v) {
         return refuse_text(v, 0, NULL, "a binary chunk, expected the text of a spec");
     }
     v->lines = 1;
-    for (size_t i = 0; i < s->size; i++) v->lines += s->text[i] == '\n';
+    for (size_t i = 0; i < s->size; i++) { /* as Lua counts them: \n, \r or both end a line */
+        const char c = s->text[i], next = i + 1 < s->size ? s->text[i + 1] : 0;
+        const bool ends = c == '\n' || c == '\r';
+        v->lines += ends;
+        if (ends && next != c && (next == '\n' || next == '\r')) i++;
+    }
     int line = ga_bits_line(s->text, s->size);
     if (line > 0 && !ga_bits_sound()) {
         return refuse_text(v, line, NULL,

@@ -43,8 +43,8 @@ int main(int argc, char **argv) {
         return GA_EXIT_ENVIRONMENT;
     }
     int code = ga_host_main(L); /* the state is not closed: the end of the process frees its memory at once */
-    if (fflush(stdout) != 0 && code == GA_EXIT_DONE) {
-        perror("gagen: standard output");
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == GA_EXIT_DONE) {
+        fprintf(stderr, "gagen: standard output: it could not be written whole\n");
         code = GA_EXIT_ENVIRONMENT;
     }
     return code;

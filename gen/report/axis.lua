@@ -27,17 +27,20 @@ local function log_ticks(low, high, count)
     for power = first, last do
         for _, factor in ipairs(power % every == 0 and factors or {}) do
             local value = factor * 10.0 ^ power
-            if value >= low * (1 - 1e-9) and value <= high * (1 + 1e-9) then list[#list + 1] = value end
+            if value >= low * (1 - 1e-9) and value <= high * (1 + 1e-9) and value < math.huge then list[#list + 1] = value end
         end
     end
     return #list >= 2 and list or linear_ticks(low, high, count)
 end
 
+-- The largest number, and a span below that of any step.
+local LARGEST, LEAST = 0x1.fffffffffffffp+1023, 2.0 ^ -1000
+
 -- A span around values that are all equal, or nearly: a tenth of them to each side.
 local function widened(low, high)
-    if high - low > 1e-12 * math.max(math.abs(low), math.abs(high)) then return low, high end
-    local by = low == 0 and 1 or math.abs(low) / 10
-    return low - by, high + by
+    if high - low > math.max(1e-12 * math.max(math.abs(low), math.abs(high)), LEAST) then return low, high end
+    local by = low == 0 and 1 or math.max(math.abs(low) / 10, LEAST)
+    return math.max(low - by, -LARGEST), math.min(high + by, LARGEST)
 end
 
 --- An axis over low..high with about `count` round numbers: { low, high, ticks, at(value) = its place from 0 to 1 }.
@@ -48,6 +51,10 @@ function axis.new(low, high, count, scale)
         local from, span = math.log(low), math.log(high) - math.log(low)
         return { low = low, high = high, ticks = log_ticks(low, high, count),
             at = function(value) return (math.log(value) - from) / span end }
+    end
+    if high - low > LARGEST then
+        return { low = low, high = high, ticks = { low, 0.0, high },
+            at = function(value) return (value / 2 - low / 2) / (high / 2 - low / 2) end }
     end
     return { low = low, high = high, ticks = linear_ticks(low, high, count),
         at = function(value) return (value - low) / (high - low) end }

@@ -105,7 +105,7 @@ local function known_metric(c, name, place)
 end
 
 -- Fields of an eval event that are no metrics.
-local TAKEN = { event = true, cycle = true, split = true, rows = true }
+local TAKEN = { event = true, cycle = true, split = true, rows = true, best = true }
 
 -- The entry of a metric that is a function of the spec. fields: what is given beside the function; traced: the names of
 -- all functions.
@@ -117,7 +117,7 @@ local function own_metric(c, name, fields, traced, place)
         diag.fail(place, what .. " is one of gagen's, expected another name for a function", {})
     elseif TAKEN[name] or not name:match "^[a-z][a-z0-9_]*$" or name:find("__", 1, true) or #name > 32 then
         diag.fail(place, what .. ": expected a name of small letters, digits and _, a letter first, at most 32, and "
-            .. "not event, cycle, split or rows", {})
+            .. "not event, cycle, split, rows or best", {})
     end
     local own = check.fields({ { name = "better", type = "str", default = "lower", values = { "lower", "higher" } } },
         fields, { what = what, locate = function() return place end })

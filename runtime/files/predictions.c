@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { HEADER = 256 };
 
@@ -47,8 +48,14 @@ static bool ends_in(const char *path, const char *end) {
     return n > k && strcmp(path + n - k, end) == 0;
 }
 
-int ga_predictions_begin(ga_predictions *p, const char *path, const int64_t *shape, int rank, ga_output_form form,
-                         ga_err *e) {
+/* Whether two paths lead to one file. */
+static bool is_same(const char *a, const char *b) {
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+int ga_predictions_begin(ga_predictions *p, const char *path, const char *rows, const int64_t *shape, int rank,
+                         ga_output_form form, ga_err *e) {
     p->csv = ends_in(path, ".csv");
     p->form = form;
     p->rank = rank;
@@ -58,6 +65,8 @@ int ga_predictions_begin(ga_predictions *p, const char *path, const int64_t *sha
     for (int axis = 0; axis < rank; axis++) p->width *= p->shape[axis] = shape[axis];
     if (!p->csv && !ends_in(path, ".npy"))
         return ga_fail(e, GA_INPUT, "--out %.300s: expected a name that ends in .npy or .csv", path);
+    if (is_same(path, rows))
+        return ga_fail(e, GA_INPUT, "--out %.300s: is the file that the rows are read from: expected another", path);
     GA_TRY(ga_file_begin(&p->file, path, e));
     p->at = p->csv ? 0 : HEADER;
     const int code = p->csv ? put_names(p, e) : GA_OK;

@@ -21,9 +21,10 @@ typedef struct ga_predictions {
     char piece[GA_PREDICTIONS_PIECE];
 } ga_predictions;
 
-/* Begins a file for rows of this shape. GA_INPUT if the name ends neither in .npy nor in .csv. */
-int ga_predictions_begin(ga_predictions *p, const char *path, const int64_t *shape, int rank, ga_output_form form,
-                         ga_err *e);
+/* Begins a file for rows of this shape, the outputs for the rows of the file `rows`. GA_INPUT if the name ends neither
+ * in .npy nor in .csv, or is that of `rows` itself. */
+int ga_predictions_begin(ga_predictions *p, const char *path, const char *rows, const int64_t *shape, int rank,
+                         ga_output_form form, ga_err *e);
 
 /* Adds rows of F32, F64, BF16 or F16. */
 int ga_predictions_add(ga_predictions *p, const void *values, ga_dtype type, int64_t rows, ga_err *e);

@@ -186,11 +186,13 @@ static int make_numbered(ga_run *r, const char *runs, ga_err *e) {
         ga_folder_each(fd, highest, &number);
         close(fd);
     }
+    int made;
     do {
         snprintf(r->name, sizeof r->name, "%03ld", ++number);
         set_folder(r, runs);
-    } while (mkdir(r->folder, 0777) != 0 && errno == EEXIST);
-    return access(r->folder, W_OK) == 0 ? GA_OK
+        made = mkdir(r->folder, 0777);
+    } while (made != 0 && errno == EEXIST);
+    return made == 0 ? GA_OK
         : ga_fail(e, ga_file_status(), "%s: cannot be made: %s", r->folder, strerror(errno));
 }
 
@@ -329,12 +331,10 @@ static int compare_place(void *arg, const char *name) {
     return GA_OK;
 }
 
-/* Whether the run has checkpoints behind the one at this path. */
-static bool has_later(const ga_run *r, const char *checkpoint) {
-    const char *slash = strrchr(checkpoint, '/');
+/* Whether the run has checkpoints behind the one that is resumed. */
+static bool has_later(const ga_run *r, const ga_run_start *s) {
     char folder[PATH];
-    place p = {0};
-    if (!ga_ckpt_name_parse(slash ? slash + 1 : checkpoint, &p.cycle, &p.r)) return false;
+    place p = {s->cycle, s->r, false};
     join(folder, r->folder, "checkpoints");
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -346,9 +346,11 @@ static bool has_later(const ga_run *r, const char *checkpoint) {
 /* A run goes on from its newest whole checkpoint. An older one, named by its path, begins another run, since the later
  * ones are kept. */
 static int open_on_rank_0(ga_run *r, const ga_run_start *s, ga_err *e) {
-    const bool by_path = *s->resumed && strchr(s->options->resume, '/');
-    r->continues = *s->resumed && !s->options->checkpoint && belongs_to_run(r, s)
-        && !(by_path && has_later(r, s->resumed));
+    const char *word = s->options->resume;
+    char runs[PATH];
+    join(runs, s->folder, "runs");
+    const bool by_path = *s->resumed && strcmp(word, "latest") != 0 && !is_run(runs, word);
+    r->continues = *s->resumed && !s->options->checkpoint && belongs_to_run(r, s) && !(by_path && has_later(r, s));
     return r->continues ? continue_run(r, s, e) : make_run(r, s, e);
 }
 

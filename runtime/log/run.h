@@ -25,7 +25,8 @@ typedef struct ga_run_start {
     const char *program, *command;   /* its name, the command that wrote it */
     const char *spec_sha256;
     const char *resumed;             /* path of the checkpoint, or "" */
-    int64_t cycle;                   /* of that checkpoint */
+    int64_t cycle;                   /* of that checkpoint, */
+    int r;                           /* and its micro-steps of the next cycle, if it lies inside one */
     uint64_t seed;
     const ga_options *options;
 } ga_run_start;

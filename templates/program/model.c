@@ -177,7 +177,8 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     if (trains)
         GA_TRY(ga_run_open(&m->run, &(ga_run_start){
             .folder = m->folder, .program = "$name", .command = SPEC_COMMAND, .spec_sha256 = SPEC_SHA256,
-            .resumed = resumed, .cycle = m->count.cycle, .seed = m->seed, .options = o}, m->comm, e));
+            .resumed = resumed, .cycle = m->count.cycle, .r = m->count.r, .seed = m->seed,
+            .options = o}, m->comm, e));
     const bool in_run = *m->run.name != 0;
     GA_TRY(ga_log_open(&m->log, o->log ? o->log : in_run ? m->run.log : NULL, o->quiet || uses,
                        ga_comm_rank(m->comm), runtime, e));

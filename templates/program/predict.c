@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
     if (code == 0) code = read_words(&w, argc, argv, &e);
     if (code == 0) code = read_weights(w.weights, &weights, &e);
     if (code == 0) code = open_rows(&r, w.file, &e);
-    if (code == 0) code = ga_predictions_begin(&p, w.out, SHAPE, $(row.rank), w.form, &e);
+    if (code == 0) code = ga_predictions_begin(&p, w.out, w.file, SHAPE, $(row.rank), w.form, &e);
     if (code == 0) code = ga_predictions_end(&p, predict_all(&r, &weights, &p, &e), &e);
     ga_predicted_close(&r);
     ga_arena_close(&weights);

@@ -55,7 +55,7 @@ int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
 //% end
     int code = open_rows(&r, o->predict, e);
-    if (code == 0) code = ga_predictions_begin(&p, o->out, SHAPE, $(row.rank), form, e);
+    if (code == 0) code = ga_predictions_begin(&p, o->out, o->predict, SHAPE, $(row.rank), form, e);
     if (code == 0) code = ga_predictions_end(&p, predict_rows(m, &r, &p, e), e);
     ga_predicted_close(&r);
     if (code == 0 && !o->quiet) ga_say("%s: the outputs for %lld rows of %s", o->out, (long long)p.rows, o->predict);

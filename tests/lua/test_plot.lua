@@ -218,6 +218,23 @@ add("a skipped update and a line for each N-th one", function(t)
     t.equal(run.columns.loss, { 1.0, math.huge })
 end)
 
+add("an axis over the least and the largest numbers has a few ticks, and places for all between", function(t)
+    local axis = require "report.axis"
+    local LARGEST, LEAST = 0x1.fffffffffffffp+1023, 0x1p-1074
+    for _, span in ipairs { { LEAST, LEAST }, { 0, LEAST }, { 0, LARGEST }, { LARGEST, LARGEST }, { -LARGEST, LARGEST },
+        { -LARGEST, -LARGEST }, { LEAST, LARGEST }, { 1e-310, 1e-309 }, { 1, 2 } } do
+        for _, scale in ipairs { "linear", "log" } do
+            local low, high = span[1], span[2]
+            local one, what = axis.new(low, high, 5, scale), ("%g %g %s"):format(low, high, scale)
+            assert(#one.ticks >= 1 and #one.ticks <= 12, what)
+            for _, value in ipairs(table.move(one.ticks, 1, #one.ticks, 3, { low, high })) do
+                local place = one.at(value)
+                assert(place >= -1e-6 and place <= 1 + 1e-6, what)
+            end
+        end
+    end
+end)
+
 add("a curve in parts: least, mean and greatest of each, none is lost", function(t)
     local series = require "report.series"
     local points = { cycles = {}, rows = {}, values = {} }

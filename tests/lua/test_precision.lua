@@ -302,6 +302,33 @@ add("threads, fusion, recomputation and packed weights change no bit", function(
     end
 end)
 
+-- The sum over a plane of the bias's gradient is some -250,000 with the first scale of f16, the gradients of its places
+-- are below 6,000.
+local PLANES = [[
+data       { "tensors", train = "planes.safetensors", target = "y", shuffle = false }
+batch      (2)
+model(function(batch) return conv2d "c" { 1, 3, padding = 1 } (batch.x) end)
+loss       "mse"
+optimizer  { "sgd", lr = 0.01 }
+train      { updates = 2, seed = 3 }
+]]
+
+add("parts of the gradient of a convolution's bias are f32", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local x, y = {}, {}
+    for i = 1, 4 * 64 do x[i], y[i] = math.sin(i * i), 4 + math.cos(i) end
+    t.write(programs.folder() .. "/data/planes.safetensors", t.load("tests/numeric/rows.lua").file {
+        { "x", "F32", { 4, 1, 8, 8 }, x }, { "y", "F32", { 4, 1, 8, 8 }, y } })
+    local function gradients(precision)
+        local p = programs.build("planes_" .. precision, with(PLANES, precision))
+        return programs.dump(p, { "--cycles", 1 })
+    end
+    local full = gradients "f32"
+    for _, half in ipairs(HALVES) do
+        programs.close(gradients(half), full, 4 * FORMATS[half].U, { "gradients" }, programs.distance)
+    end
+end)
+
 add("a resumed run ends with the bits of the uninterrupted run", function(t)
     local programs = open(t)
     for _, half in ipairs(HALVES) do

@@ -155,6 +155,22 @@ add("an older checkpoint begins another run: the later ones stay", function(t)
     t.equal(record(json, p, "001")["end"].cycle, 9)
 end)
 
+add("so it does however its path is written", function(t)
+    local _, p = open(t)
+    t.equal(start(t, p, "--cycles", "8").status, 0)
+    local first = contents(t, p.folder .. "/runs/001")
+    local path, link = p.folder .. "/runs/001/checkpoints/cycle-000000004", t.temp() .. "/link"
+    t.run { "ln", "-s", t.root .. "/" .. path, link }
+    for i, word in ipairs { path .. "/", path .. "/.", link } do
+        t.equal(start(t, p, "--resume", word, "--cycles", "6").status, 0, word)
+        t.equal(contents(t, p.folder .. "/runs/001"), first, word)
+        assert(host.exists(("%s/runs/%03d/run.json"):format(p.folder, i + 1)), word)
+    end
+    local inside = t.shell(("cd %s/.. && %s --quiet --resume cycle-000000004 --cycles 6"):format(path, p.train))
+    t.equal(inside.status, 0, inside.err)
+    t.equal(contents(t, p.folder .. "/runs/001"), first)
+end)
+
 add("evaluation, samples of initial values and failed starts make no run", function(t)
     local _, p = open(t)
     local file = t.temp() .. "/init.safetensors"

@@ -100,6 +100,7 @@ op "conv2d" {
         d.weight = b:value("conv2d_dw_sum", { partial = partial }, a)
         if n.ins.bias then
             local of_images = b:value("axis_sum", { x = dy.y }, { first = 3, last = 4, shape = { n.size.B, n.size.O } })
+            of_images.keep_full = true      -- parts of a parameter's gradient, which is full
             d.bias = b:value("column_sum", { x = of_images })
         end
         return d

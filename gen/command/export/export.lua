@@ -16,7 +16,7 @@ FORMATS:set("--csv", function(o, folder)
         io.write(text)
         return nil
     end
-    written(o.arguments[2], text)
+    written(o.arguments[2], text, { folder .. "/log.jsonl" })
     return diag.escape(o.arguments[2])
 end)
 
