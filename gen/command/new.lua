@@ -1,6 +1,7 @@
 -- new: `gagen new NAME`: writes a first spec: a small commented one, or a copy of a shipped one.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local program_name = require "spec.program_name"
 
 local STARTER = "templates/starter.lua"
 
@@ -29,10 +30,8 @@ end
 local function split(argument)
     local folder, name = argument:match("^(.*)/([^/]*)$")
     name = (name or argument):gsub("%.lua$", "")
-    if not name:match("^[a-z][a-z0-9_]*$") or #name > 48 or name:find("__", 1, true) then
-        diag.fail("new", ("'%s': small letters, digits and _ expected, a letter first, at most 48"):format(
-            name), {})
-    end
+    local obstacle = program_name.obstacle(name)
+    if obstacle then diag.fail("new", obstacle, {}) end
     folder = folder == "" and "/" or folder or "."
     if host.exists(folder) ~= "folder" then diag.fail(folder, "there is no such folder", {}) end
     return folder, name

@@ -4,8 +4,8 @@ local diag = require "base.diag"
 -- Whether two paths are the same file; links are followed.
 local function is_same_file(a, b) return host.exists(b) and host.absolute(a) == host.absolute(b) end
 
---- Writes `bytes` to the file at `path`, whose folder must be there; a file of that name is replaced. sources: the files
---- that the bytes are made from, or nil; `path` may be none of them.
+--- Writes `bytes` to the file at `path`, whose folder must be there; a file of that name is replaced. sources: the
+--- files that the bytes are made from, or nil; `path` may be none of them.
 return function(path, bytes, sources)
     for _, source in ipairs(sources or {}) do
         if is_same_file(source, path) then

@@ -27,7 +27,8 @@ local function log_ticks(low, high, count)
     for power = first, last do
         for _, factor in ipairs(power % every == 0 and factors or {}) do
             local value = factor * 10.0 ^ power
-            if value >= low * (1 - 1e-9) and value <= high * (1 + 1e-9) and value < math.huge then list[#list + 1] = value end
+            local inside = value >= low * (1 - 1e-9) and value <= high * (1 + 1e-9)
+            if inside and value < math.huge then list[#list + 1] = value end
         end
     end
     return #list >= 2 and list or linear_ticks(low, high, count)

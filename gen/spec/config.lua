@@ -12,10 +12,10 @@ local metrics = require "spec.metrics"
 local nvme = require "spec.nvme"
 local ordered = require "base.ordered"
 local placement = require "spec.placement"
+local program_name = require "spec.program_name"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
 local sums = require "spec.sums"
-local text = require "base.text"
 local traced = require "spec.traced"
 local warnings = require "spec.warnings"
 local words = require "spec.words"
@@ -357,10 +357,6 @@ local function evaluation_of(c, given, path, events)
     end
 end
 
--- Keywords of C, and the types, functions and variables that every program has.
-local TAKEN = text.KEYWORDS .. "a b e m o p w activations batch bf16 f16 field gradients main offsets out own "
-    .. "parameters range ranges real saved step train views "
-
 local function name_of(given, path, default)
     local at, name = path, default
     if given:has("name") then
@@ -368,14 +364,8 @@ local function name_of(given, path, default)
         fields, at = simple(given, path, "name")
         name = fields.name
     end
-    if not name:match("^[a-z][a-z0-9_]*$") or #name > 48 or name:find("__", 1, true) then
-        diag.fail(at, ("name: '%s': letters, digits and _ expected, a small letter first, at most 48")
-            :format(name), {})
-    end
-    if TAKEN:find(" " .. name .. " ", 1, true) then
-        diag.fail(at, ("name: '%s' is a word of C, or one that every program has: expected another")
-            :format(name), {})
-    end
+    local obstacle = program_name.obstacle(name)
+    if obstacle then diag.fail(at, "name: " .. obstacle, {}) end
     return name
 end
 

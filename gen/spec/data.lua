@@ -374,6 +374,8 @@ local function split_of(d, where)
     end
     if s.fold and s.fold > s.of then
         diag.fail(at, ("data: split: fold is %d, expected 1..%d"):format(s.fold, s.of), {})
+    elseif s.fold and s.fold > d.rows then
+        diag.fail(at, ("data: split: fold is %d of %d rows, and has none of them"):format(s.fold, d.rows), {})
     end
     if s.eval then s.eval = eval_rows(d, s.eval, at) end
     s.seed, s.at_end = s.seed or 1, WINDOWS[d.kind] or false

@@ -38,6 +38,15 @@ local function one(what, nodes, line, ...)
     return (...)
 end
 
+-- The single result of a function of the spec; expected: in words.
+local function single(what, nodes, line, expected, ...)
+    local count = select("#", ...)
+    if count > 1 then
+        nodes.fail(line, format("%s: the function must return %s, found %d values", what, expected, count))
+    end
+    return (...)
+end
+
 -- === layers ======================================================================================
 
 -- Returns the functions that record layers: make(kind, line, value, ...) and named(kind, line, count, with_body).
@@ -60,7 +69,7 @@ local function layer_words(box, nodes)
             local inner = {}
             for i = 1, count do inner[i] = nodes.tensor() end
             nodes.record { event = "enter", layer = layer, arg = inner[1], ins = ins, line = line }
-            local value = r.body(unpack(inner))
+            local value = single(what, nodes, line, "a tensor", r.body(unpack(inner)))
             nodes.check_tensor(value, what .. ": result of the function", line)
             return value
         end)
@@ -147,26 +156,28 @@ end
 local function trace(box, nodes, name, line, body, begin)
     local result = nodes.inside(name, line, function()
         local value
+        local shown = begin.name and "eval: " .. begin.name or name
+        local function call(...) return single(shown, nodes, line, RESULT[name], body(...)) end
         begin.event, begin.line = name .. "_begin", line
         local batch = nodes.node { kind = "fields", text = "the batch", fields = {} }
         nodes.record(begin)
         if name == "model" then
-            value = body(batch)
+            value = call(batch)
         elseif name == "loss" or name == "metric" then
             begin.out = nodes.tensor()
             box.record(begin.out).fields = {}
-            value = body(begin.out, batch)
+            value = call(begin.out, batch)
         elseif name == "schedule" then
             begin.t, begin.base = nodes.tensor(), nodes.tensor()
-            value = body(begin.t, begin.base)
+            value = call(begin.t, begin.base)
         else
             begin.g, begin.w = nodes.tensor(), nodes.tensor()
-            value = body(begin.g, begin.w)
+            value = call(begin.g, begin.w)
         end
         if not (nodes.is_tensor(value) or name == "model" and type(value) == "table"
                 or name == "schedule" and math.type(value)) then
-            nodes.fail(line, format("%s: the function must return %s, found %s",
-                begin.name and "eval: " .. begin.name or name, RESULT[name], nodes.describe(value)))
+            nodes.fail(line, format("%s: the function must return %s, found %s", shown, RESULT[name],
+                nodes.describe(value)))
         end
         return box.copy({ value }, name .. ": result", line)[1]
     end)

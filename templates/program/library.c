@@ -152,6 +152,8 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
     const $(name)_options none = {0};
     if (!o) o = &none;
     *out = NULL;
+    if (o->seed > INT64_MAX)
+        return ga_fail(e, GA_INPUT, "seed: %llu, expected at most 2^63 - 1", (unsigned long long)o->seed);
     $name *p = NULL;
     int code = open_record(&p, e);
     if (code >= 0)

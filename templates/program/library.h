@@ -30,7 +30,7 @@ typedef struct $(name)_options {
     const char *fresh;      /* of init: globs of parameters that keep their initial values, as --fresh has them */
     const char *log;        /* file for JSON lines */
     int threads, quiet;
-    uint64_t seed;
+    uint64_t seed;          /* at most 2^63 - 1; 0: that of the spec */
 } $(name)_options;
 
 /* Sums: add them over batches and ranks, then divide. correct: largest logit is the target's, where

@@ -167,6 +167,8 @@ local REFUSED = {
     { "model { layer = 1 } ", "a table with nothing but a number named 'layer'" },
     { "model(function(batch) return nil end)",
       "must return a tensor or a table of named tensors, found nothing" },
+    { "model(function(b) return b.input, b.input end)", "must return a tensor or a table of named tensors, found 2 values" },
+    { "model(function(b) return times(2) 'h' (function(x) return x, x end) (b.input) end)", "must return a tensor, found 2" },
     { "model(function(batch) return relu(batch) end)", "is the batch" },
     { "model(function(batch) return batch[1] end)", "the batch has fields with names" },
     { "model(function(batch) batch(4) end)", "attempt to call the batch" },

@@ -74,6 +74,8 @@ local CASES = {
         .. "expected a larger fraction" },
     { '"csv", train = "wrong/three.csv", split = { eval = 0.99 }', "data: split: eval is 20, the file has 20 rows" },
     { '"csv", train = "wrong/three.csv", split = { eval = 2e1 }', "data: split: eval is 20, the file has 20 rows" },
+    { '"csv", train = "wrong/three.csv", split = { fold = 21, of = 30 }', "data: split: fold is 21 of 20 rows, and has "
+        .. "none of them" },
     { IDX .. "eval = { \"wrong/wide\", \"wrong/labels\" }", "data: eval has rows of input (1, 6, 7), train has "
         .. "(1, 6, 5)" },
     { IDX .. "mean = { 1, 2 }", "data: mean has 2 numbers, expected 1" },
