@@ -143,8 +143,11 @@ static int find_on_rank_0(const char *program_folder, const char *folder, const 
     if (strcmp(what, "latest") == 0)
         return folder ? ga_ckpt_find_newest(folder, path, e)
             : find_in_runs(runs, ga_ckpt_find_newest, "--resume latest", path, e);
-    return is_run(runs, what) ? find_in_run(runs, what, ga_ckpt_find_newest, path, e)
-        : ga_ckpt_find_path(what, path, e);
+    if (is_run(runs, what)) return find_in_run(runs, what, ga_ckpt_find_newest, path, e);
+    struct stat st;
+    if (!strchr(what, '/') && stat(what, &st) != 0)
+        return ga_fail(e, GA_INPUT, "--resume %.200s: is neither a run in %.200s nor a checkpoint here", what, runs);
+    return ga_ckpt_find_path(what, path, e);
 }
 
 int ga_run_find(const char *program_folder, const char *folder, const char *what, ga_comm *comm, char *path,

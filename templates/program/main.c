@@ -267,6 +267,9 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% elseif not sample then
     if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
 //% end
+    if (!PROBES && (o->profile || o->check_finite))
+        return ga_fail(e, GA_INPUT, "--%s: train does not have it, train-probe does: make probe",
+                       o->profile ? "profile" : "check-finite");
     if (!o->eval && !o->predict) GA_TRY(ga_stop_open(e)); /* these have nothing to save: a signal ends them at once */
 //% if watched then
     GA_TRY($(name)_watch_open(e));

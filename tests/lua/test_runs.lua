@@ -178,6 +178,8 @@ add("evaluation, samples of initial values and failed starts make no run", funct
     t.equal(start(t, p, "--save-init", file, "--cycles", "1").status, 0)
     t.equal(start(t, p, "--init", "/nowhere.safetensors").status, 1)
     t.equal(start(t, p, "--log", "/nowhere/log").status, 1)
+    t.contains(start(t, p, "--profile").err, "--profile: train does not have it, train-probe does: make probe")
+    t.contains(start(t, p, "--resume", "nosuch").err, "--resume nosuch: is neither a run in ")
     t.equal(host.list(p.folder .. "/runs"), {})
     t.equal(start(t, p, "--run", "x", "--eval").status, 1)
 end)
