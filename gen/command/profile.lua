@@ -82,7 +82,7 @@ local function text_of(facts, prediction, rows, width)
     local total, sum, middle, cycles = compare(rows, facts.kernels, prediction.us)
     local cells = ordered.collect(rows, function(row)
         return { row.name, text.commas(row.calls), ("%.3f"):format(row.ms), ("%.1f"):format(100 * row.share),
-            ("%.3f"):format(row.predicted), ("%+.0f %%"):format(100 * row.error), row.at }
+            ("%.3f"):format(row.predicted), row.ms > 0 and ("%+.0f %%"):format(100 * row.error) or "-", row.at }
     end)
     table.insert(cells, 1, { "kernel", "calls", "ms", "%", "predicted", "error", "from" })
     local lines = columns.aligned(cells, { columns = COLUMNS, indent = 0, width = width })

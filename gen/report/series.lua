@@ -49,6 +49,7 @@ end
 --- The name of a figure as the user gave it: that of an update, else that of an evaluation. Another one is refused.
 function series.find(runs, name)
     local names = series.names(runs)
+    if #names == 0 then diag.fail("gagen", "no run has an update or an evaluation yet", {}) end
     for _, candidate in ipairs { name, "eval." .. name } do
         if ordered.find(names, candidate) then return candidate end
     end

@@ -145,6 +145,13 @@ model {
     t.equal(events[3].line, 5)
 end)
 
+add("lines end with \\n, \\r or both", function(t)
+    for _, ending in ipairs { "\r", "\r\n", "\n\r" } do
+        local events = events_of(t, ("local s = [[a%sb]]%sbatch(4)%saccumulate(2)"):gsub("%%s", ending))
+        t.equal({ events[1].line, events[2].line }, { 3, 4 })
+    end
+end)
+
 add("numbers stay what they are", function(t)
     local events = events_of(t,
         "init { 1, 1.0, -0.0, 0.1, 2^53, 9007199254740993, sqrt(4), math.pi, true, 'a;b:c' }")

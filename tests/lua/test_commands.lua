@@ -80,6 +80,15 @@ add("plan, kernels, show and check", function(t)
     t.contains(wrong.err, "did you mean 'step.c'?")
 end)
 
+add("output that cannot be written whole is an error, however long", function(t)
+    if host.exists "/dev/full" == nil then t.not_run "/dev/full is not there" end
+    for _, command in ipairs { { "version" }, { "kernels", SPEC }, { "plan", SPEC, "--json" } } do
+        local result = t.shell(("%s %s > /dev/full"):format(t.gagen, table.concat(command, " ")))
+        t.equal(result.status, 3, command[1])
+        t.contains(result.err, "gagen: standard output: it could not be written whole")
+    end
+end)
+
 add("wrong words on the command line", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     for _, case in ipairs {

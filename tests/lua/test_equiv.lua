@@ -34,10 +34,10 @@ local function gagen(t, programs, command)
     return programs.gagen(command)
 end
 
-local function equiv(t, arguments)
+local function equiv(t, arguments, spec)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path, folder = programs.folder() .. "/equiv.lua", t.temp()
-    t.write(path, SPEC)
+    t.write(path, spec or SPEC)
     local command = { "check", path, "--json", env = { "TMPDIR=" .. t.root .. "/" .. folder } }
     local result = gagen(t, programs, table.move(arguments, 1, #arguments, #command + 1, command))
     t.equal(#host.list(folder), 0, "files are left in the temporary folder")
@@ -84,6 +84,14 @@ for _, case in ipairs {
         assert(facts.runs[2].gradients.tensor ~= "")
     end)
 end
+
+add("a spec without rows for evaluation, and one with a best checkpoint", function(t)
+    for _, spec in ipairs { (SPEC:gsub(", split = { eval = 7 }", "")),
+        SPEC .. 'eval { metrics = { "loss", "accuracy" } }\ncheckpoint { best = "accuracy" }\n' } do
+        local result = equiv(t, { "--equiv", "A=1,2" }, spec)
+        t.equal(result.status, 0, result.err)
+    end
+end)
 
 add("the printed table", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)

@@ -148,6 +148,7 @@ add("a function that is no metric is refused", function(t)
     refused("{ mine = 3 }", "eval: metric 'mine' is no function, expected NAME = function(out, batch) ... end")
     refused("{ loss = " .. f .. " }", "eval: metric 'loss' is one of gagen's, expected another name for a function")
     refused("{ rows = " .. f .. " }", "eval: metric 'rows': expected a name of small letters, digits and _")
+    refused("{ best = " .. f .. " }", "eval: metric 'best': expected a name of small letters, digits and _")
     refused("{ Mine = " .. f .. " }", "eval: metric 'Mine': expected a name of small letters, digits and _")
     refused("{ mine = { " .. f .. ', better = "more" } }', "eval: metric 'mine': better is 'more', expected one of "
         .. "'lower', 'higher'")

@@ -170,7 +170,7 @@ add("other logs: drawn, or refused with a sentence", function(t)
     refused("", "the log is empty")
     refused("\n \n", "the log is empty")
     refused("P6 100 100\n", "no line is an event")
-    refused(start(), "no run has 'loss'")
+    refused(start(), "no run has an update or an evaluation yet")
     refused(start() .. '{"event":"update","cycle":1,"loss":[1]}\n', "no value of 'loss'")
     for path, said in next, { ["none"] = "there is no such run", ["empty"] = "the folder has no log.jsonl" } do
         assert(host.folder(folder .. "/empty"))
