@@ -34,7 +34,7 @@ local function check_name(player, event)
     if not ok then
         local found = name == "" and "the name is empty" or ("name '%s'"):format(name or "")
         diag.fail(player.path .. ":" .. event.line, ("%s: %s: letters, digits and _ expected, "
-            .. "parts separated by dots"):format(event.kind, found), { found = name })
+            .. "parts separated by dots, no two _ together, at most 96"):format(event.kind, found), { found = name })
     end
 end
 

@@ -85,7 +85,7 @@ function devices.small_twins(t, programs, blocks)
     blocks = blocks or 4
     local file = "gen/emit/targets/cuda/hopper.lua"
     return changed_scripts(t, programs, "hopper_dev_" .. blocks, { { file, "local LEAST = 1e9", "local LEAST = 1" },
-        { file, "local BLOCKS, PARTS_COST = 132, 32", ("local BLOCKS, PARTS_COST = %d, 1"):format(blocks) } })
+        { file, "PARTS_COST = launches.MULTIPROCESSORS, 32", ("PARTS_COST = %d, 1"):format(blocks) } })
 end
 
 --- A copy of gagen's scripts for which a grid has at most so many blocks where threads go on behind its end.
