@@ -165,6 +165,7 @@ add("wrong words and logs are refused", function(t)
     refused("unexpected word 'y': only %-%-csv takes a FILE", "out/p", "y", "--tensorboard", "x")
     refused("^out/q: no run: expected the folder of a run, ", "out/q", "--csv")
     refused("^nowhere: there is no such folder", "out/p", "--csv", "nowhere/x.csv")
+    refused("log.jsonl: is a file that this command reads", "out/p", "--csv", "out/p/runs/001/log.jsonl")
     t.equal(host.list(folder), { "out" })
     local log = folder .. "/out/p/runs/001/log.jsonl"
     t.write(log, '{"event":"start"}\n')

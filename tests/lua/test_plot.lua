@@ -271,6 +271,7 @@ add("the picture as SVG: well-formed, all curves, marks of events", function(t)
     t.equal({ count "curve", count "curve evaluation", count "band", count "bad", count "saved" }, { 2, 1, 2, 1, 1 })
     t.contains(page:text(), "Loss by update, logarithmic")
     t.match(gagen("plot", "a", "--svg", "none/picture.svg").err, "^none: there is no such folder")
+    t.match(gagen("plot", "a", "--svg", "a/log.jsonl").err, "^a/log.jsonl: is there already and no picture")
 end)
 
 add("the examples of the commands for runs", function(t)

@@ -147,6 +147,11 @@ add("no checkpoint, weights of others or damaged ones, options", function(t, x)
     refused({ "--predict", file, "--out", "a.npy", "--plot" }, "--plot: given beside --predict, which does not train")
     refused({ "--predict", file, "--out", folder .. "/a.txt", "--checkpoint", p.checkpoint },
         "a.txt: expected a name that ends in .npy or .csv")
+    local rows, copy = host.read(file), folder .. "/rows.csv"
+    t.write(copy, rows)
+    refused({ "--predict", copy, "--out", folder .. "/./rows.csv", "--checkpoint", p.checkpoint },
+        "rows.csv: is the file that the rows are read from: expected another")
+    t.equal(host.read(copy), rows)
     refused({ "--predict", file, "--out", folder .. "/none/a.npy", "--checkpoint", p.checkpoint }, "cannot be created")
     local init = x.newest(p) .. "/model.safetensors"
     x.programs.train(p, { "--predict", file, "--out", folder .. "/i.npy", "--init", init })
