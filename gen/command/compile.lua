@@ -65,6 +65,7 @@ local function lower(path, o, sets, choice)
     local target = targets.of(c)
     c.narrow_wire = target.narrow_wire or false
     c.behind, c.parts = target.behind or {}, target.parts or {}
+    c.whole = target.whole and target.whole(c) or nil
     c.writes_half = target.writes_half and target.writes_half(c) or {}
     c.sums_rows, c.drops = target.sums_rows or {}, target.drops or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge

@@ -303,10 +303,14 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_dw_matrix(fn, params, source, shape, step, part, tile, partials, type)
+//@ conv2d_dw_matrix(fn, params, source, shape, step, part, tile, partials, type, store)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
+//% if store then
+ * in their order, of $type
+//% else
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), of $type:
  * the places of all images are cut into $partials runs, each with a sum of its own
+//% end
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
@@ -332,10 +336,14 @@ static void $fn($params) {
         const int j0 = (int)(t.index % ACROSS) * WIDE, columns = at_most(OUT - j0, WIDE);
         const int i0 = (int)(t.index / ACROSS % DOWN) * TALL, i1 = i0 + TALL < K ? i0 + TALL : K;
         const int g = (int)(t.index / ACROSS / DOWN % GROUPS);
+//% if store then
+        const int64_t p0 = 0, p1 = B * PLACES;
+//% else
         const int64_t run = t.index / ACROSS / DOWN / GROUPS, p0 = run * RUN;
         const int64_t p1 = p0 + RUN < B * PLACES ? p0 + RUN : B * PLACES;
         float *c = y + ((size_t)run * GROUPS + g) * K * OUT + j0;
         for (int i = i0; p0 >= p1 && i < i1; i++) memset(c + (size_t)i * OUT, 0, (size_t)columns * sizeof *c);
+//% end
         for (int64_t p = p0; p < p1; p += DEPTH) {
             const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p), whole = (depth + 31) / 32 * 32;
             conv_locate(at, &part, &planes, p, p1, DEPTH);
@@ -356,12 +364,21 @@ static void $fn($params) {
 //% end
                 for (int j = 0; j < columns; j += 32) {
                     float *block = RUN > DEPTH ? sums + (i - i0) * WIDE + 32 * j : sums;
+//% if store then
+                    if (p + DEPTH >= p1) /* the results of this block are stored behind its products */
+                        fetch_lines(y + ((size_t)g * OUT + j0 + j) * K + i, K * sizeof *y, at_most(columns - j, 32), 0,
+                                    2 * at_most(columns - j, 32));
+//% end
                     matrix_block(block, 32, p > p0 ? block : NULL, 32, $(tile.rows), DEPTH,
                                  panel + j * SLICES * DEPTH, whole);
                     if (p + DEPTH < p1) continue;
+//% if store then
+                    $(turned_sums { store = store })
+//% else
                     for (int r = i; r < i1 && r < i + 32; r++)
                         memcpy(c + (size_t)r * OUT + j, block + 32 * (r - i),
                                (size_t)at_most(columns - j, 32) * sizeof *c);
+//% end
                 }
             }
         }
@@ -369,6 +386,21 @@ static void $fn($params) {
 //% if tile.registers then
     matrix_end();
 //% end
+}
+
+//@ turned_sums(store)
+for (int number = 0; number < 4; number++) { /* of a block of 16 x 16 sums */
+    const int down = number / 2 * 16, across = number % 2 * 16;
+    const int rows_in = at_most(i1 - i - down, 16), columns_in = at_most(columns - j - across, 16);
+    _Alignas(64) real turned[16][16];
+    turn_block(turned, block + 32 * down + across, 32);
+    for (int c = 0; c < columns_in; c++) {
+        const size_t first = ((size_t)g * OUT + j0 + j + across + c) * K + i + down;
+        for (int k = 0; k < rows_in; k++) {
+            const real value = turned[c][k];
+            $store
+        }
+    }
 }
 
 //@ conv2d_dw_sum(fn, params, source, partials, groups, terms, out, store)

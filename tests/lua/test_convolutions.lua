@@ -62,9 +62,9 @@ local function attributes(s)
     return a
 end
 
--- The name of the function of an op's kernel, and the lengths of the op's shapes by letter. size: those that are known;
+-- A node of an op for these attributes. size: the lengths of its shapes by letter that are known, gets the others;
 -- without: an operand that the op does not have; adds: whether the kernel can add.
-local function function_of(context, name, a, size, without, adds)
+local function node_of(context, name, a, size, without, adds)
     local op = context.ops[name]
     local node = { op = name, attrs = a, size = size, ins = {}, outs = {}, signature = op.signature, at = "test:1" }
     if op.letters then op.letters(node, size) end
@@ -78,7 +78,19 @@ local function function_of(context, name, a, size, without, adds)
         node.ins[operand] = operand ~= without and tensor(operand) or nil
     end
     node.outs.y = { tensor = tensor "y", acc = adds and {} or nil }
-    return kernels.make(node, "backward", context).fn.name
+    return node
+end
+
+local function function_of(context, ...) return kernels.make(node_of(context, ...), "backward", context).fn.name end
+
+-- The calls of the kernels of a weight's gradient, in parts and added up, or in one part and in its order.
+local function gradient_calls(context, a, images, adds)
+    local node, last = node_of(context, "conv2d_dw", a, images), adds and ", true" or ""
+    if images.N == 1 and context.whole(node, context.ops.conv2d_dw) then
+        return ("%s(w, dw, dy, x%s);"):format(function_of(context, "conv2d_dw_whole", a, images, nil, adds), last), ""
+    end
+    return ("%s(w, partial, dy, x);"):format(kernels.make(node, "backward", context).fn.name),
+        ("%s(w, dw, partial%s);"):format(function_of(context, "conv2d_dw_sum", a, images, nil, adds), last)
 end
 
 -- The calls of a shape's kernels, and a row of the table.
@@ -91,16 +103,15 @@ local function calls_of(context, number, s)
     local turn = function_of(context, "conv2d_turned", a, turned)
     images.N = turned.N
     local dx = function_of(context, "conv2d_dx", a, images, nil, adds)
-    local dw = function_of(context, "conv2d_dw", a, images)
-    local sum = function_of(context, "conv2d_dw_sum", a, images, nil, adds)
+    local dw, sum = gradient_calls(context, a, images, adds)
     local last = adds and ", true" or ""
     local lines = {
         ("static void forward_%d(ga_worker *w) { %s(w, y, x, weight%s); }"):format(number, forward,
             has_bias and ", bias" or ""),
         ("static void turn_%d(ga_worker *w) { %s(w, turned, weight); }"):format(number, turn),
         ("static void dx_%d(ga_worker *w) { %s(w, dx, dy, turned%s); }"):format(number, dx, last),
-        ("static void dw_%d(ga_worker *w) { %s(w, partial, dy, x); }"):format(number, dw),
-        ("static void sum_%d(ga_worker *w) { %s(w, dw, partial%s); }\n"):format(number, sum, last) }
+        ("static void dw_%d(ga_worker *w) { %s }"):format(number, dw),
+        ("static void sum_%d(ga_worker *w) { (void)w; %s }\n"):format(number, sum) }
     local sizes = { s[1], a.channels, a.height, a.width, a.out, a.rows, a.columns, a.window[1], a.window[2],
         a.stride[1], a.stride[2], a.padding[1], a.padding[2], a.dilation[1], a.dilation[2], a.groups }
     return table.concat(lines, "\n"), ("{{forward_%d, turn_%d, dx_%d, dw_%d, sum_%d}, %s, %s, {%s}},\n"):format(number,
@@ -115,10 +126,11 @@ local function head(file) return "/* " .. file .. " */\n" end
 
 -- The texts of kernels.h, calls.h and table.h for a profile, these shapes and operands of "f32", in blocks with so many
 -- slices, or of "bf16".
-local function texts_of(machine, shapes, dtype, slices)
+local function texts_of(name, shapes, dtype, slices)
     local context = { ops = {}, real = "f32", half = dtype == "bf16" and dtype or nil, slices = slices, names = {},
-        helpers = {}, functions = kernels.functions(), profile = machine, target = targets.get "c",
+        helpers = {}, functions = kernels.functions(), profile = profile.get(name), target = targets.get "c",
         template = read_template }
+    context.whole = context.target.whole { precision = dtype, profile = name }
     for name, op in catalog.load().ops:each() do context.ops[name] = op end
     local calls, rows, functions = {}, {}, {}
     for i, shape in ipairs(shapes) do calls[i], rows[i] = calls_of(context, i, shape) end
@@ -133,7 +145,7 @@ local function build(t, name, dtype, turn, slices, options)
     local machine, folder, words = profile.get(name), t.root .. "/" .. t.temp(), {}
     local compiler = not options and t.compiler or "cc"
     for word in (options or compiler == "cc" and "-O1" or "-O0"):gmatch "%S+" do words[#words + 1] = word end
-    local functions, calls, rows = texts_of(machine, shapes_of(t, turn), dtype, slices)
+    local functions, calls, rows = texts_of(name, shapes_of(t, turn), dtype, slices)
     t.write(folder .. "/kernels.h", functions)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)

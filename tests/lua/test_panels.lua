@@ -65,14 +65,32 @@ precision  "bf16"
 ]]
 
 for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
-    add(march .. ": weights of convolutions are turned once in an update", function(t)
+    -- programs.lua, and a function (name, micro-steps, options of gagen ...) that builds a program and reads its step.c.
+    local function builder(t)
         local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
         programs.write_sines("turned.csv", 48, 192)
-        local function build(name, micro_steps, ...)
+        return programs, function(name, micro_steps, ...)
             local p = programs.build(("turned_%s_%s"):format(name, march:gsub("%-", "_")), PLANES:format(micro_steps),
                 { options = { "--march", march, ... }, level = level })
             return p, host.read(p.folder .. "/step.c")
         end
+    end
+
+    add(march .. ": a gradient of one part is written in the order of the convolution's weight", function(t)
+        local programs, build = builder(t)
+        local whole, step = build("whole", 2)
+        t.equal(select(2, step:gsub("conv2d_dw_whole_%d", "")), march ~= "x86-64-v3" and 3 or 0)
+        local turned, other = build("apart", 2, "--without", "parts")
+        t.equal(select(2, other:gsub("conv2d_dw_sum_%d", "")), 3)
+        local expected = programs.dump(turned, { "--cycles", 3, "--threads", 1 })
+        for _, threads in ipairs { 1, 3 } do
+            programs.identical(programs.dump(whole, { "--cycles", 3, "--threads", threads }), expected,
+                { "parameters", "state", "gradients" })
+        end
+    end)
+
+    add(march .. ": weights of convolutions are turned once in an update", function(t)
+        local programs, build = builder(t)
         local once, step = build("once", 3)
         for _, view in ipairs { "m->v.h_in_weight_turned_4x4", "m->v.b_weight_turned_4x4" } do
             t.equal(step:find(view, 1, true) ~= nil, march ~= "x86-64-v3", view)

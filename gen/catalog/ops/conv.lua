@@ -183,6 +183,17 @@ op "conv2d_dw" {
     rounds = true, half = "dy x",
 }
 
+op "conv2d_dw_whole" {
+    doc = "the gradient of a convolution's weight, in the order of the weight",
+    ins = { "dy (B, O, P, Q)", "x (B, C, H, W)" }, outs = { "y full (O, I, R, S)" },
+    letters = function(n, size)
+        local a = n.attrs
+        size.I, size.R, size.S = a.channels // a.groups, a.window[1], a.window[2]
+    end,
+    internal = true, needs = "whole", cost = parts_cost, lower = "conv", helper = PLANES, gather = forward,
+    rounds = true, half = "dy x",
+}
+
 op "conv2d_dw_sum" {
     doc = "the sum over the parts of a weight's gradient, in the order of the weight",
     ins = { "partial (N, G, K, L)" }, outs = { "y (O, I, R, S)" },

@@ -26,12 +26,12 @@ local function most_taps(parts)
     return most
 end
 
--- shape: of a product over planes; g is op.gather's table.
---   B, groups                  images, groups of planes
---   channels, height, width    planes of a group that are read, and their extents
---   out, rows, columns         planes of a group that come out, and their extents
---   taps                       of a place, at most
-local function shape_of(g)
+--- shape: of a product over planes; g is op.gather's table.
+---   B, groups                  images, groups of planes
+---   channels, height, width    planes of a group that are read, and their extents
+---   out, rows, columns         planes of a group that come out, and their extents
+---   taps                       of a place, at most
+function conv.shape(g)
     return { B = g.B, groups = g.groups, channels = g.channels // g.groups, height = g.height, width = g.width,
         out = g.out // g.groups, rows = g.rows, columns = g.columns, taps = most_taps(g.parts) }
 end
@@ -60,7 +60,7 @@ end
 -- shape.does: in words, for the kernel's comment.
 function arguments.conv2d(kernel, node, op)
     local g = op.gather(node)
-    local shape, of = shape_of(g), node.op == "conv2d" and "a " or "the gradient, by its input, of a "
+    local shape, of = conv.shape(g), node.op == "conv2d" and "a " or "the gradient, by its input, of a "
     shape.does = text.comment(of .. named(node.attrs))
     return { shape = shape, step = step_of(g), x = text.ident(node.ins.x and "x" or "dy"),
         bias = text.block(node.ins.bias and " + bias[g * OUT + i]" or ""),
@@ -86,7 +86,7 @@ end
 
 function conv.weight_gradient(node, op)
     local g = op.gather(node)
-    return { shape = shape_of(g), step = step_of(g), partials = node.size.N }
+    return { shape = conv.shape(g), step = step_of(g), partials = node.size.N or 1 }
 end
 
 function arguments.conv2d_dw_sum(kernel, node)

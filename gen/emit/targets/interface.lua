@@ -39,6 +39,8 @@ interface.fields = {
     field("narrows", "boolean", "whether a sweep may write copies of parameters in 16 bits (passes/layout.lua)", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
+    field("whole", "function", "(config): a function of a node conv2d_dw of one part and its op: whether a kernel "
+        .. "writes the gradient in the order of the weight (passes/parts.lua); nil: never", true),
     field("sums_rows", "table", "ops whose kernels sum the rows that they read, too (passes/sums.lua): true, or (node, "
         .. "real): in how many parts of the rows, nil: not at all; nil: none", true),
     field("writes_half", "function", "(config): by op, (node): whether its kernel writes all results in 16 bits, not "

@@ -88,7 +88,9 @@ local function sums_call(out, tile)
     return text.block(("if (j + COLUMNS > OUT) conv_sums_%dx%d(&s);\nelse %s"):format(tile.rows, narrow, call))
 end
 
+-- In parts, or in the order of the weight (conv2d_dw_whole).
 local function weight_gradient(kernel, node, op, dtype)
+    local whole = node.op == "conv2d_dw_whole"
     local list, g = conv.weight_gradient(node, op), op.gather(node)
     local shape, part = list.shape, g.parts[1]
     local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
@@ -98,6 +100,7 @@ local function weight_gradient(kernel, node, op, dtype)
         list.tile = matrix_conv.gradient_by_lines(kernel, shape, g, list.partials, slices)
         kernel.lines = list.tile ~= nil
         list.tile = list.tile or matrix_conv.gradient(kernel, shape, list.partials, slices)
+        if not kernel.lines then list.store = whole and c_text.store(kernel, "y[first + k]", "value") or false end
         return list
     end
     list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
@@ -132,10 +135,12 @@ return function(list)
     list.conv2d_turned.helper = "planes"
     list.conv2d_turned.blocks = { "conv2d_turned", "conv2d_turned_panels" }
     list.conv2d_turned.block = function(kernel) return list.conv2d_turned.blocks[kernel.panel and 2 or 1] end
-    list.conv2d_dw = { arguments = weight_gradient }
+    list.conv2d_dw, list.conv2d_dw_whole = { arguments = weight_gradient }, { arguments = weight_gradient }
     local product = " planes_lines:half lines_pairs:half lines_weights:half lines_results:half"
     set_blocks(list.conv2d, "conv2d", "planes_products", " planes_panel:half", product)
     set_blocks(list.conv2d_dx, "conv2d", "planes_products", " planes_panel:half", product)
     set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_rows:half",
         " planes_lines:half lines_rows:half")
+    list.conv2d_dw_whole.blocks, list.conv2d_dw_whole.block = { "conv2d_dw_matrix" }, list.conv2d_dw.block
+    list.conv2d_dw_whole.helper = list.conv2d_dw.helper
 end
