@@ -7,7 +7,8 @@ static inline int tile_hide(real *score, int keys, int last, const int32_t *mask
     const int most = last < keys ? last : keys - 1, seen = (most / ROW_LANES + 1) * ROW_LANES;
     for (int j = most + 1; j < seen; j++) score[j] = -INFINITY;
     for (int j = seen; j < keys; j++) score[j] = 0;
-    for (int j = 0; mask && j <= most; j++)
-        if (mask[j] == 0) score[j] = -INFINITY;
+    if (mask)
+        for (int j = 0; j <= most; j++)
+            if (mask[j] == 0) score[j] = -INFINITY;
     return seen;
 }

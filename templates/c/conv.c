@@ -153,13 +153,13 @@ static void $fn($params) {
                 const bool neighbours = to[j + n - 1] == to[j] + n - 1;
                 $type apart[32], *row = neighbours ? y + plane + to[j] : apart;
 //% if adds then
-                for (int c = 0; add && !neighbours && c < n; c++) apart[c] = y[plane + to[j + c]];
+                if (add && !neighbours) for (int c = 0; c < n; c++) apart[c] = y[plane + to[j + c]];
 //% end
                 for (int c = 0; c < n; c++) {
                     const real value = from[c]$bias;
                     $store
                 }
-                for (int c = 0; !neighbours && c < n; c++) y[plane + to[j + c]] = apart[c];
+                if (!neighbours) for (int c = 0; c < n; c++) y[plane + to[j + c]] = apart[c];
             }
         }
     }
@@ -260,8 +260,9 @@ static void $fn($params) {
         const int run = (int)(t.index / ACROSS / DOWN / GROUPS), g = (int)(t.index / ACROSS / DOWN % GROUPS);
         const int first = run * RUN, end = first + RUN < BLOCKS ? first + RUN : BLOCKS;
         real *c = y + (((size_t)run * GROUPS + g) * K + (size_t)k0 * TAPS) * OUT;
-        for (int k = 0; first >= end && k < tall * TAPS; k++)
-            for (int j = j0; j < j1; j++) c[(size_t)k * OUT + j] = 0;
+        if (first >= end)
+            for (int k = 0; k < tall * TAPS; k++)
+                for (int j = j0; j < j1; j++) c[(size_t)k * OUT + j] = 0;
         conv_block block = {0};
         for (int number = first, places = 0; number < end; number++) {
             const conv_block before = block;
@@ -342,7 +343,7 @@ static void $fn($params) {
         const int64_t run = t.index / ACROSS / DOWN / GROUPS, p0 = run * RUN;
         const int64_t p1 = p0 + RUN < B * PLACES ? p0 + RUN : B * PLACES;
         float *c = y + ((size_t)run * GROUPS + g) * K * OUT + j0;
-        for (int i = i0; p0 >= p1 && i < i1; i++) memset(c + (size_t)i * OUT, 0, (size_t)columns * sizeof *c);
+        if (p0 >= p1) for (int i = i0; i < i1; i++) memset(c + (size_t)i * OUT, 0, (size_t)columns * sizeof *c);
 //% end
         for (int64_t p = p0; p < p1; p += DEPTH) {
             const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p), whole = (depth + 31) / 32 * 32;
@@ -372,13 +373,7 @@ static void $fn($params) {
                     matrix_block(block, 32, p > p0 ? block : NULL, 32, $(tile.rows), DEPTH,
                                  panel + j * SLICES * DEPTH, whole);
                     if (p + DEPTH < p1) continue;
-//% if store then
-                    $(turned_sums { store = store })
-//% else
-                    for (int r = i; r < i1 && r < i + 32; r++)
-                        memcpy(c + (size_t)r * OUT + j, block + 32 * (r - i),
-                               (size_t)at_most(columns - j, 32) * sizeof *c);
-//% end
+                    $(sums_of_block { store = store })
                 }
             }
         }
@@ -388,7 +383,8 @@ static void $fn($params) {
 //% end
 }
 
-//@ turned_sums(store)
+//@ sums_of_block(store)
+//% if store then
 for (int number = 0; number < 4; number++) { /* of a block of 16 x 16 sums */
     const int down = number / 2 * 16, across = number % 2 * 16;
     const int rows_in = at_most(i1 - i - down, 16), columns_in = at_most(columns - j - across, 16);
@@ -402,6 +398,10 @@ for (int number = 0; number < 4; number++) { /* of a block of 16 x 16 sums */
         }
     }
 }
+//% else
+for (int r = i; r < i1 && r < i + 32; r++)
+    memcpy(c + (size_t)r * OUT + j, block + 32 * (r - i), (size_t)at_most(columns - j, 32) * sizeof *c);
+//% end
 
 //@ conv2d_dw_sum(fn, params, source, partials, groups, terms, out, store)
 //% if partials > 1 then

@@ -56,7 +56,7 @@ static void $fn($params) {
                     const int *column = to + p % BLOCKS * 32;
                     $type *result = y + (((size_t)image * GROUPS + g) * OUT + i0 + d) * RESULTS
                         + (part->h.place + (top + p / BLOCKS) * $(step.place_h)) * $(s.columns);
-                    for (int k = 0; c + CHANNELS >= IN && k < 32; k += RUN) /* they come beside the products */
+                    if (c + CHANNELS >= IN) for (int k = 0; k < 32; k += RUN) /* they come beside the products */
                         fetch_lines(result + column[k], RESULTS * sizeof *result, 32, 0, RUN_LINES * 32);
                     matrix_load(c > 0 ? block : NULL, 32);
                     for (int q = 0; q < channels / 32; q++, place += across * high * BLOCKS * CONV_BLOCK)
@@ -69,11 +69,11 @@ static void $fn($params) {
                     for (int i = i0 + d; i < i0 + d + 32; i++, block += 32, result += RESULTS) {
                         $type apart[32], *row = NEIGHBOURS ? result + column[0] : apart;
 //% if adds then
-                        for (int k = 0; !NEIGHBOURS && add && k < 32; k += RUN)
+                        if (!NEIGHBOURS && add) for (int k = 0; k < 32; k += RUN)
                             conv_get(apart + k, result + column[k], RUN, STEP);
 //% end
                         $store
-                        for (int k = 0; !NEIGHBOURS && k < 32; k += RUN)
+                        if (!NEIGHBOURS) for (int k = 0; k < 32; k += RUN)
                             conv_put(result + column[k], apart + k, RUN, STEP);
                     }
                 }
@@ -114,7 +114,7 @@ static void $fn($params) {
         const int g = (int)(t.index / ACROSS / DOWN % GROUPS), run = (int)(t.index / ACROSS / DOWN / GROUPS);
         const int first = run * RUN, end = first + RUN < ALL ? first + RUN : ALL;
         float *c = y + (((size_t)run * GROUPS + g) * IN + c0) * TAPS * OUT + j0;
-        for (int k = 0; first >= end && k < tall * TAPS; k++) memset(c + (size_t)k * OUT, 0, wide * sizeof *c);
+        if (first >= end) for (int k = 0; k < tall * TAPS; k++) memset(c + (size_t)k * OUT, 0, wide * sizeof *c);
         for (int line = first, count; line < end; line += count) {
             const int image = line / HIGH * IMAGES, top = line % HIGH;
             count = at_most(at_most(end - line, HIGH - top), LINES);
@@ -135,8 +135,9 @@ static void $fn($params) {
                         matrix_terms(a + (p / BLOCKS * planes.read_h * BLOCKS + p % BLOCKS) * CONV_BLOCK, 32, b, 32);
                     matrix_store(block, 32);
                     float *sum = c + (size_t)(k / TAPS * 32 * TAPS + tap) * OUT + j;
-                    for (int r = 0; line + count == end && r < 32; r++, sum += TAPS * OUT)
-                        memcpy(sum, block + 32 * r, 32 * sizeof *sum);
+                    if (line + count == end)
+                        for (int r = 0; r < 32; r++, sum += TAPS * OUT)
+                            memcpy(sum, block + 32 * r, 32 * sizeof *sum);
                 }
             }
         }

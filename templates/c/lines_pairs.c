@@ -23,19 +23,23 @@ static inline __attribute__((always_inline)) void conv_line_pairs(bf16 *to, cons
                 bf16_pairs all[length / 16 + 2][SLICES];
                 memset(all[0], 0, sizeof all[0]);
                 memset(all[vectors + 1], 0, sizeof all[0]);
-                UNROLL for (int v = 0; shifts && v < vectors; v++) {
-                    const conv_window *w = x->windows + taps * vectors + v;
-                    conv_pairs(all[v + 1], conv_take(even, w), conv_take(even + plane, w));
+                if (shifts) {
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        const conv_window *w = x->windows + taps * vectors + v;
+                        conv_pairs(all[v + 1], conv_take(even, w), conv_take(even + plane, w));
+                    }
                 }
                 UNROLL for (int tap = 0; tap < taps; tap++) {
                     const int shift = x->first + tap * x->step, beside = shift < 0 ? -1 : 1;
                     UNROLL for (int v = 0; v < vectors; v++) {
                         const conv_window *w = x->windows + tap * vectors + v;
                         bf16_pairs one[SLICES];
-                        if (!shifts) conv_pairs(one, conv_take(even, w), conv_take(even + plane, w));
-                        for (int s = 0; shifts && s < SLICES; s++)
-                            one[s] = (bf16_pairs)_mm512_maskz_permutex2var_epi32(w->inside, (__m512i)all[v + 1][s],
-                                (__m512i)(number + (uint32_t)shift), (__m512i)all[v + 1 + beside][s]);
+                        if (!shifts)
+                            conv_pairs(one, conv_take(even, w), conv_take(even + plane, w));
+                        else
+                            for (int s = 0; s < SLICES; s++)
+                                one[s] = (bf16_pairs)_mm512_maskz_permutex2var_epi32(w->inside, (__m512i)all[v + 1][s],
+                                    (__m512i)(number + (uint32_t)shift), (__m512i)all[v + 1 + beside][s]);
                         store_pairs(pairs + tap * rows * line + v / 2 * CONV_BLOCK + v % 2 * 32, one, 1024);
                     }
                 }

@@ -30,15 +30,19 @@ static inline void conv_unspread(float *to, const float *from, unsigned n) {
 /* to[k * step] = from[k] for n elements. */
 static inline void conv_put($type *to, const $type *from, int n, int step) {
     if (step == 1) memcpy(to, from, (size_t)n * sizeof *to);
-    for (int k = 0; step == 2 && k < n; k += CONV_SPREAD)
-        conv_spread(to + 2 * k, from + k, at_most(n - k, CONV_SPREAD));
-    for (int k = 0; step > 2 && k < n; k++) to[k * step] = from[k];
+    if (step == 2)
+        for (int k = 0; k < n; k += CONV_SPREAD)
+            conv_spread(to + 2 * k, from + k, at_most(n - k, CONV_SPREAD));
+    else if (step > 2)
+        for (int k = 0; k < n; k++) to[k * step] = from[k];
 }
 
 /* to[k] = from[k * step] for n elements. */
 static inline void conv_get($type *to, const $type *from, int n, int step) {
     if (step == 1) memcpy(to, from, (size_t)n * sizeof *to);
-    for (int k = 0; step == 2 && k < n; k += CONV_SPREAD)
-        conv_unspread(to + k, from + 2 * k, at_most(n - k, CONV_SPREAD));
-    for (int k = 0; step > 2 && k < n; k++) to[k] = from[k * step];
+    if (step == 2)
+        for (int k = 0; k < n; k += CONV_SPREAD)
+            conv_unspread(to + k, from + 2 * k, at_most(n - k, CONV_SPREAD));
+    else if (step > 2)
+        for (int k = 0; k < n; k++) to[k] = from[k * step];
 }

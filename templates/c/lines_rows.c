@@ -31,9 +31,11 @@ static inline __attribute__((always_inline)) void conv_line_rows(bf16 *to, const
                 bf16_pairs all[length / 32 + 2][SLICES];
                 memset(all[0], 0, sizeof all[0]);
                 memset(all[vectors + 1], 0, sizeof all[0]);
-                UNROLL for (int v = 0; shifts && v < vectors; v++) {
-                    const conv_window *w = x->windows + 2 * (taps * vectors + v);
-                    conv_row_pairs(all[v + 1], conv_take(from, w), conv_take(from, w + 1));
+                if (shifts) {
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        const conv_window *w = x->windows + 2 * (taps * vectors + v);
+                        conv_row_pairs(all[v + 1], conv_take(from, w), conv_take(from, w + 1));
+                    }
                 }
                 UNROLL for (int tap = 0; tap < taps; tap++) {
                     const int beside = x->first + tap * x->step < 0 ? -1 : 1;
@@ -41,10 +43,12 @@ static inline __attribute__((always_inline)) void conv_line_rows(bf16 *to, const
                         const conv_window *w = x->windows + 2 * (tap * vectors + v);
                         const uint32_t inside = w[0].inside | (uint32_t)w[1].inside << 16;
                         bf16_pairs one[SLICES];
-                        if (!shifts) conv_row_pairs(one, conv_take(from, w), conv_take(from, w + 1));
-                        for (int s = 0; shifts && s < SLICES; s++)
-                            one[s] = (bf16_pairs)_mm512_maskz_permutex2var_epi16(inside, (__m512i)all[v + 1][s],
-                                (__m512i)lanes[tap], (__m512i)all[v + 1 + beside][s]);
+                        if (!shifts)
+                            conv_row_pairs(one, conv_take(from, w), conv_take(from, w + 1));
+                        else
+                            for (int s = 0; s < SLICES; s++)
+                                one[s] = (bf16_pairs)_mm512_maskz_permutex2var_epi16(inside, (__m512i)all[v + 1][s],
+                                    (__m512i)lanes[tap], (__m512i)all[v + 1 + beside][s]);
                         store_pairs(pairs + tap * rows * line + v * CONV_BLOCK, one, 1024);
                     }
                 }

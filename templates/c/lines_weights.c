@@ -44,10 +44,11 @@ static __attribute__((noinline)) void conv_line_weights(bf16 *to, const $type *w
     conv_vector number, at[MOST];
     unsigned which[MOST][MOST];
     for (int l = 0; l < LANES; l++) number[l] = l;
-    for (int tap = 0; taps <= MOST && tap < taps; tap++) {
-        at[tap] = number * (conv_lane)taps + (conv_lane)tap;
-        for (int s = 0; s < taps; s++) which[tap][s] = conv_lanes_in(at[tap], s);
-    }
+    if (taps <= MOST)
+        for (int tap = 0; tap < taps; tap++) {
+            at[tap] = number * (conv_lane)taps + (conv_lane)tap;
+            for (int s = 0; s < taps; s++) which[tap][s] = conv_lanes_in(at[tap], s);
+        }
     for (int i = 0; i < rows; i++, weight += row) {
         bf16 *block = to + (size_t)(i / 32) * (channels / 32) * taps * CONV_BLOCK + i % 32 * 32;
         for (int c = 0; c < channels; c += 32)
@@ -55,11 +56,13 @@ static __attribute__((noinline)) void conv_line_weights(bf16 *to, const $type *w
                 const $type *from = weight + c * taps;
                 conv_vector x[PARTS] = {{0}};
                 bf16_pairs all[SLICES];
-                for (int part = 0; taps <= MOST && part < PARTS; part++)
-                    for (int s = 0; s < taps; s++, from += LANES)
-                        x[part] = conv_pick(x[part], which[tap][s], at[tap], from);
-                for (int k = 0; taps > MOST && k < 32; k++)
-                    memcpy(($type *)x + k, from + k * taps + tap, sizeof *from);
+                if (taps <= MOST)
+                    for (int part = 0; part < PARTS; part++)
+                        for (int s = 0; s < taps; s++, from += LANES)
+                            x[part] = conv_pick(x[part], which[tap][s], at[tap], from);
+                else
+                    for (int k = 0; k < 32; k++)
+                        memcpy(($type *)x + k, from + k * taps + tap, sizeof *from);
                 conv_vector_pairs(all, x);
                 store_pairs(block, all, 1024);
             }

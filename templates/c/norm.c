@@ -99,10 +99,11 @@ static void $fn($params) {
         for (int i = 0; i < ROWS; i += RUN) {
             $heads
             const int rows = i + RUN < ROWS ? RUN : ROWS - i;
-            for (int r = AHEAD; i + AHEAD + RUN <= ROWS && r < AHEAD + RUN; r++) {
-                fetch_row(row + r * C, sizeof *row * TILE);
-                fetch_row(d + r * C, sizeof *d * TILE);
-            }
+            if (i + AHEAD + RUN <= ROWS)
+                for (int r = AHEAD; r < AHEAD + RUN; r++) {
+                    fetch_row(row + r * C, sizeof *row * TILE);
+                    fetch_row(d + r * C, sizeof *d * TILE);
+                }
             real middle[RUN] = {0}, factor[RUN] = {0};
             for (int r = 0; r < rows; r++) {
 //% if centred then

@@ -14,14 +14,16 @@ static __attribute__((noinline)) void conv_panel(bf16 *panel, int most, const co
             const conv_window a = even.window[v], b = odd.window[v];
             const bool runs = a.run && b.run;
             const $type *p = even.plane, *q = odd.plane;
-            for (int k = start; runs && k < pairs; k += period, p += step, q += step) {
-                conv_pairs(all, conv_take_run(p, &a), conv_take_run(q, &b));
-                store_pairs(to + 32 * k, all, slice);
-            }
-            for (int k = start; !runs && k < pairs; k += period, p += step, q += step) {
-                conv_pairs(all, conv_take(p, &a), conv_take(q, &b));
-                store_pairs(to + 32 * k, all, slice);
-            }
+            if (runs)
+                for (int k = start; k < pairs; k += period, p += step, q += step) {
+                    conv_pairs(all, conv_take_run(p, &a), conv_take_run(q, &b));
+                    store_pairs(to + 32 * k, all, slice);
+                }
+            else
+                for (int k = start; k < pairs; k += period, p += step, q += step) {
+                    conv_pairs(all, conv_take(p, &a), conv_take(q, &b));
+                    store_pairs(to + 32 * k, all, slice);
+                }
         }
         for (int k = pairs; k < (terms + 31) / 32 * 32; k += 2) {
             const conv_term last = conv_term_at(x, first + k, k < terms), none = conv_term_at(x, first + k, false);

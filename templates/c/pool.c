@@ -60,10 +60,11 @@ static void $fn($params) {
         const $type *d = dy + (size_t)t.index * P * Q;
         const int32_t *at = place + (size_t)t.index * P * Q;
 //% if adds and half then
-        for (int i = 0; !add && i < H * W; i++) plane[i] = 0;
         if (add) widen_row(plane, y + (size_t)t.index * H * W, H * W);
+        else for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% elseif adds then
-        for (int i = 0; !add && i < H * W; i++) plane[i] = 0;
+        if (!add)
+            for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% else
         for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% end
@@ -109,10 +110,11 @@ static void $fn($params) {
         real *plane = y + (size_t)t.index * H * W;
 //% end
 //% if adds and half then
-        for (int i = 0; !add && i < H * W; i++) plane[i] = 0;
         if (add) widen_row(plane, y + (size_t)t.index * H * W, H * W);
+        else for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% elseif adds then
-        for (int i = 0; !add && i < H * W; i++) plane[i] = 0;
+        if (!add)
+            for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% else
         for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% end

@@ -14,8 +14,9 @@ static void $fn($params) {
         int j = 0;
         for (; j + RUN <= N; j += RUN) {
             const $type *row = x + ((size_t)o * N + j) * INNER + i0;
-            for (int r = AHEAD; j + AHEAD + RUN <= N && r < AHEAD + RUN; r++)
-                fetch_row(row + r * INNER, sizeof *row * WIDTH);
+            if (j + AHEAD + RUN <= N)
+                for (int r = AHEAD; r < AHEAD + RUN; r++)
+                    fetch_row(row + r * INNER, sizeof *row * WIDTH);
             for (int k = 0; k < width; k++) {
                 UNROLL for (int r = 0; r < RUN; r++) sum[k] += $next;
             }
