@@ -365,7 +365,10 @@ local function name_of(given, path, default)
         name = fields.name
     end
     local obstacle = program_name.obstacle(name)
-    if obstacle then diag.fail(at, "name: " .. obstacle, {}) end
+    if obstacle then
+        local instead = given:has("name") and "" or ", by the word name or the name of the file"
+        diag.fail(at, "name: " .. obstacle .. instead, {})
+    end
     return name
 end
 

@@ -1,9 +1,9 @@
 -- csv: the columns of a csv: the target, the inputs in their order, categories, and numbers that are standardized.
 local check = require "base.check"
 local diag = require "base.diag"
+local field_name = require "spec.field_name"
 local ordered = require "base.ordered"
 local scans = require "spec.scans"
-local text = require "base.text"
 
 local csv = {}
 
@@ -117,18 +117,16 @@ local MOST_FIELDS = 6
 local function mark_fields(d, where)
     local c = d.csv
     local _, category = columns_of(d, where, "category")
-    local given = columns_of(d, where, "ids")
+    local given, taken = columns_of(d, where, "ids"), { "input", "target" }
     local function refuse(complaint, ...) diag.fail(where.locate("ids"), "data: ids: " .. complaint:format(...), {}) end
     if #given > MOST_FIELDS then refuse("%d columns, expected at most %d", #given, MOST_FIELDS) end
     for k, i in ipairs(given) do
         local name = c.names and c.names[i] or ""
         if not category[i] or i == c.target then refuse("%s is no category of an input", csv.title(c, i)) end
-        if not name:find("^%a[%w_]*$") or text.KEYWORDS:find(" " .. name .. " ", 1, true) or name == "input"
-            or name == "target" then
-            refuse("%s: a field needs a name of letters, digits and _ that has no meaning in C, expected its column in "
-                .. "the input", csv.title(c, i))
-        end
-        c.list[i] = { field = k }
+        local obstacle = not name:find("^%a[%w_]*$") and "a field needs a name of letters, digits and _"
+            or field_name.obstacle(name, taken)
+        if obstacle then refuse("%s: %s, expected its column in the input", csv.title(c, i), obstacle) end
+        c.list[i], taken[#taken + 1] = { field = k }, name
     end
 end
 

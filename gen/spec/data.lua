@@ -4,6 +4,7 @@ local check = require "base.check"
 local csv = require "spec.csv"
 local data_files = require "spec.data_files"
 local diag = require "base.diag"
+local field_name = require "spec.field_name"
 local formats = require "spec.formats"
 local ordered = require "base.ordered"
 local scans = require "spec.scans"
@@ -132,11 +133,9 @@ local function scan(d, source, real, allowed)
     return source
 end
 
-local KEYWORDS = text.KEYWORDS .. "real batch micro "
-
 -- The tensors of a safetensors file as fields of a batch, the target last.
 local function name_tensors(d, source, where)
-    local wanted, list = d.target or "target", {}
+    local wanted, list, taken = d.target or "target", {}, { "target" }
     local target
     local names = ordered.collect(source.fields, function(f) return f.name end)
     for _, f in ipairs(source.fields) do
@@ -147,11 +146,11 @@ local function name_tensors(d, source, where)
             diag.fail(where.locate("target"), ("data: the target is '%s', but another tensor is called "
                 .. "'target'"):format(wanted), {})
         else
-            if KEYWORDS:find(" " .. f.name .. " ", 1, true) then
-                diag.fail(source.at, ("data: tensor '%s': the name has a meaning in C, expected another")
-                    :format(f.name), {})
+            local obstacle = field_name.obstacle(f.name, taken)
+            if obstacle then
+                diag.fail(source.at, ("data: tensor '%s': %s, expected another name"):format(f.name, obstacle), {})
             end
-            list[#list + 1] = f
+            list[#list + 1], taken[#taken + 1] = f, f.name
         end
     end
     if not target then

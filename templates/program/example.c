@@ -6,7 +6,9 @@ $header
 #include <stdlib.h>
 
 /* A micro-batch of your own. */
-$arrays
+static struct {
+    $arrays
+} own;
 
 /* Put your rows here; these are made up. */
 static void fill(int64_t k) {

@@ -12,6 +12,7 @@ local measured = require "emit.program.measured"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local predictions = require "emit.program.predictions"
+local program_name = require "spec.program_name"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
@@ -232,14 +233,14 @@ local function example(g, config, context, header)
     local arrays, fills, rows = {}, {}, {}
     for i, t in ipairs(g.inputs) do
         local n = graph.elements(t.shape)
-        arrays[i] = ("static %s %s[%d]; /* %s */"):format(TYPE[t.dtype], t.name, n,
+        arrays[i] = ("%s %s[%d]; /* %s */"):format(TYPE[t.dtype], t.name, n,
             graph.shape_text(t.shape))
         local value = ("(%s)((k + i * 7919) %% 101) / 101"):format(TYPE[t.dtype])
         if t.dtype == "i32" then
             value = ("(int32_t)((k + i) %% %d)"):format(math.max(things_of(g, config, t), 1))
         end
-        fills[i] = ("for (int64_t i = 0; i < %d; i++) %s[i] = %s;"):format(n, t.name, value)
-        rows[i] = t.name
+        fills[i] = ("for (int64_t i = 0; i < %d; i++) own.%s[i] = %s;"):format(n, t.name, value)
+        rows[i] = "own." .. t.name
     end
     rows[#rows + 1] = tostring(config.batch)
     return context.template("program/example.c")("example", {
@@ -273,6 +274,26 @@ function library.render(g, config, context, header, files)
     files:set("library_measure.c", measure_text(g, config, context, header))
     files:set("library_state.c", state_text(g, config, context, header))
     files:set("example.c", example(g, config, context, header))
+end
+
+-- Files that are compiled without the library.
+local APART = { "main.c", "predict.c", "example.c", "train_watch.c", "compared.c" }
+
+--- Refuses a program whose library has a name that its kernels or others of its functions have.
+function library.check_names(config, files)
+    local name = config.name
+    local face = files:get(name .. ".h")
+    if not face then return end
+    face = face .. files:get "model.h"
+    for path, page in files:each() do
+        local beside = path:find "^[%w_]+%.c$" and not ordered.find(APART, path) or path == "model.h"
+            or path:find "^runtime/.*%.h$"
+        local clash = beside and program_name.clash(name, face, page)
+        if clash then
+            local complaint = "name: '%s': %s has a %s of its own: choose another name"
+            diag.fail(config.path, complaint:format(name, path, clash), {})
+        end
+    end
 end
 
 return library

@@ -170,6 +170,7 @@ function program.render(g, config)
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
     runtime.add(config, target, files)
+    library.check_names(config, files)
     return files, facts
 end
 
