@@ -202,40 +202,56 @@ static int check_owners(const bool *seen, ga_err *e) {
     return GA_OK;
 }
 
-enum { INSTEAD = 4, TRAINING = 7 };
+enum { INSTEAD = 4, TRAINING = 8 };
 
 /* Refuses options of training beside one that does not train, and two of those. */
-static int check_training(const bool *seen, ga_err *e) {
-    static const char *const training[TRAINING] = {"watch", "dump", "stop-micro", "run", "overfit", "plot",
+static int check_training(const bool *seen, const char **instead, ga_err *e) {
+    static const char *const training[TRAINING] = {"cycles", "watch", "dump", "stop-micro", "run", "overfit", "plot",
                                                         "watch-kernels"},
-                     *const instead[INSTEAD] = {"eval", "sample", "predict", "save-weights"};
-    const char *first = NULL;
+                     *const others[INSTEAD] = {"eval", "sample", "predict", "save-weights"};
+    *instead = NULL;
     for (int i = 0; i < INSTEAD; i++) {
-        if (!given(seen, instead[i])) continue;
-        if (first)
-            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, one of the two expected", instead[i], first);
-        first = instead[i];
+        if (!given(seen, others[i])) continue;
+        if (*instead)
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, one of the two expected", others[i], *instead);
+        *instead = others[i];
     }
-    for (int i = 0; first && i < TRAINING; i++)
+    for (int i = 0; *instead && i < TRAINING; i++)
         if (given(seen, training[i]))
-            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i], first);
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i], *instead);
     return GA_OK;
 }
 
+/* Where nothing is trained --checkpoint is the folder that is searched, unless the parameters come from elsewhere. */
+static int check_searched(const ga_options *o, const char *instead, ga_err *e) {
+    if (!instead || !o->checkpoint || !(o->init || (o->resume && strcmp(o->resume, "latest") != 0))) return GA_OK;
+    return ga_fail(e, GA_INPUT, "--checkpoint: given beside --%s, which says itself what --%s takes",
+                   o->init ? "init" : "resume", instead);
+}
+
+typedef struct conflict {
+    const char *option, *beside, *why;
+} conflict;
+
 /* Refuses options that exclude each other. */
-static int check_together(const bool *seen, ga_err *e) {
-    static const char *const saved[] = {"resume", "checkpoint"};
+static int check_together(const ga_options *o, const bool *seen, ga_err *e) {
+    static const char NO_CHECKPOINTS[] = "but a run of a few micro-batches has no checkpoints";
+    static const conflict conflicts[] = {{"run", "save-init", "which makes no run"},
+        {"init", "resume", "which has parameters of its own"}, {"plot", "quiet", "which shows no progress"},
+        {"seed", "predict", "which draws nothing"}, {"seed", "save-weights", "which draws nothing"},
+        {"profile", "save-weights", "which runs no kernel"}, {"check-finite", "save-weights", "which runs no kernel"},
+        {"overfit", "resume", NO_CHECKPOINTS}, {"overfit", "checkpoint", NO_CHECKPOINTS}};
+    const char *instead;
     GA_TRY(check_owners(seen, e));
-    if (given(seen, "run") && given(seen, "save-init"))
-        return ga_fail(e, GA_INPUT, "--run: given beside --save-init, which makes no run");
-    GA_TRY(check_training(seen, e));
-    if (given(seen, "plot") && given(seen, "quiet"))
-        return ga_fail(e, GA_INPUT, "--plot: given beside --quiet, which shows no progress");
-    for (int i = 0; i < 2; i++)
-        if (given(seen, "overfit") && given(seen, saved[i]))
-            return ga_fail(e, GA_INPUT, "--overfit: given beside --%s, but a run of a few micro-batches has no "
-                           "checkpoints", saved[i]);
-    return GA_OK;
+    GA_TRY(check_training(seen, &instead, e));
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (given(seen, conflicts[i].option) && given(seen, conflicts[i].beside))
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, %s", conflicts[i].option, conflicts[i].beside,
+                           conflicts[i].why);
+    for (int i = 0; o->offline && i < OPTIONS; i++)
+        if (seen[i] && options[i].field != AT(offline) && options[i].field != AT(help))
+            return ga_fail(e, GA_INPUT, "--%s: given beside --offline, which only compiles kernels", options[i].name);
+    return check_searched(o, instead, e);
 }
 
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
@@ -265,7 +281,7 @@ int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
         }
         GA_TRY(set_option(o, p, value, e));
     }
-    return check_together(seen, e);
+    return check_together(o, seen, e);
 }
 
 const char *ga_options_instead(const ga_options *o) {

@@ -369,16 +369,19 @@ int main(int argc, char **argv) {
         return 0;
     }
     $watching
-    if (o.offline) {
 //% if device then
+    if (o.offline) {
         const int made = $(name)_model_compile_kernels(o.offline, &e);
         if (made < 0) ga_say("$name: %s", e.msg);
         return -made;
-//% else
-        ga_say("$name: --offline: the kernels of this program are not those of a device");
-        return 1;
-//% end
     }
+//% else
+    if (o.offline || o.no_graph) {
+        ga_say("$name: --%s: the kernels of this program are not those of a device",
+               o.offline ? "offline" : "no-graph");
+        return 1;
+    }
+//% end
     model m = {0};
     const int code = run(&m, &o, &e);
     const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"

@@ -43,7 +43,7 @@ static int read_words(words *w, int argc, char **argv, ga_err *e) {
 //% else
             return ga_fail(e, GA_INPUT, $reason);
 //% end
-        } else if (strcmp(argv[i], "--weights") == 0 && i + 1 < argc) {
+        } else if (strcmp(argv[i], "--weights") == 0 && i + 1 < argc && !w->weights) {
             w->weights = argv[++i];
         } else if (argv[i][0] == '-' || w->out) {
             return usage(e);

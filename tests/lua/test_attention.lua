@@ -258,7 +258,7 @@ loss      "cross_entropy"
 optimizer { "sgd", lr = 0.1 }
 train     { updates = 9, seed = 3 }
 ]]):format(dropout))
-        local events = programs.events(p, { "--cycles", 1, "--eval" })
+        local events = programs.events(p, { "--eval" })
         return events[2].loss, programs.events(p, { "--cycles", 1 })[2].loss
     end
     local eval, train = loss("attend_eval_drops", "0.5")

@@ -170,6 +170,7 @@ add("no checkpoint, weights of others or damaged ones, options", function(t, x)
     alone(bytes:sub(1, 99) .. string.char(bytes:byte(100) ~ 1) .. bytes:sub(101), "w.bin: is damaged")
     t.contains(t.run { p.own, file, folder .. "/b.npy" }.err, "is not there: make weights writes it")
     t.contains(t.run { p.own, file }.err, "usage: looped_predict FILE OUT.npy|OUT.csv")
+    t.contains(t.run { p.own, file, folder .. "/b.npy", "--weights", "a", "--weights", "b" }.err, "usage: looped_predict")
 end)
 
 -- Bytes of a row of the two layers side by side that have most, as the model's table has them.

@@ -81,6 +81,8 @@ add("wrong options of a program", function(t)
         { "--watch: given beside %-%-eval, which does not train\n$", "--eval", "--watch", "fc1.weight" },
         { "--dump: given beside %-%-sample, which does not train\n$", "--sample", "3", "--dump", "x" },
         { "--stop%-micro: given beside ", "--eval", "--stop-micro", "3" },
+        { "--no%-graph: the kernels of this program are not those of a device\n$", "--no-graph" },
+        { "--init: given beside %-%-resume, which has parameters of its own\n$", "--init", "x", "--resume", "latest" },
     }
     for _, case in ipairs(cases) do
         local result = t.run { p.train, "--checkpoint", t.temp(), table.unpack(case, 2) }

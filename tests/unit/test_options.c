@@ -23,13 +23,15 @@ static void values(void **state) {
     assert_true(o.seed == -1 && o.cycles == 0 && !o.data && !o.quiet && o.threads == 0);
     assert_int_equal(
         parse(&o, &e,
-              "--cycles 10 --data d --checkpoint=c --resume latest --init i --eval --log l"),
+              "--cycles 10 --data d --checkpoint=c --resume latest --stop-micro 7 --log l"),
         0);
     assert_int_equal(o.cycles, 10);
     assert_string_equal(o.data, "d");
     assert_string_equal(o.checkpoint, "c");
     assert_string_equal(o.resume, "latest");
-    assert_true(o.eval && !o.help);
+    assert_true(o.stop_micro == 7 && !o.eval && !o.help);
+    assert_int_equal(parse(&o, &e, "--eval --resume latest --checkpoint c --seed 3 --save-init s"), 0);
+    assert_true(o.eval && o.seed == 3);
     assert_int_equal(
         parse(&o, &e, "--watch fc1.weight:6 --threads 4 --seed 9223372036854775807 --quiet"), 0);
     assert_int_equal(o.watch_length, 10);
@@ -74,6 +76,13 @@ static void refusals(void **state) {
         {"--overfit 2 --eval", "--overfit: given beside --eval, which does not train"},
         {"--overfit 2 --resume latest", "--overfit: given beside --resume, but a run of a few micro-batches has no"},
         {"--checkpoint c --overfit 2", "--overfit: given beside --checkpoint, but"},
+        {"--init i --resume latest", "--init: given beside --resume, which has parameters of its own"},
+        {"--eval --cycles 3", "--cycles: given beside --eval, which does not train"},
+        {"--predict a --out b.npy --seed 3", "--seed: given beside --predict, which draws nothing"},
+        {"--save-weights w --profile", "--profile: given beside --save-weights, which runs no kernel"},
+        {"--sample 3 --init i --checkpoint c", "--checkpoint: given beside --init, which says itself what --sample"},
+        {"--eval --resume 001 --checkpoint c", "--checkpoint: given beside --resume, which says itself what --eval"},
+        {"--offline sm_90a --threads 2", "--threads: given beside --offline, which only compiles kernels"},
         {"more", "'more': not an option"},
         {"--", "'--': not an option"},
     };
