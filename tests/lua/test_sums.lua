@@ -61,7 +61,7 @@ for _, target in ipairs { "c", "cuda" } do
         local sums = write_rows(t, programs, a)
         local function found(name, precision)
             local p = programs.build(name .. target, spec(precision, a, ("target     %q\n"):format(target)))
-            return gradient(programs, p, { "--no-graph", "--threads", 1, env = environment() })
+            return gradient(programs, p, { "--threads", 1, target == "cuda" and "--no-graph" or nil, env = environment() })
         end
         local kahan, plain = found("sums_kahan_", '{ accum = "kahan" }'), found("sums_plain_", '"f32"')
         local worst = 0
