@@ -1,9 +1,9 @@
 -- commands: gagen's commands and options as data. The parser, `gagen help`, the manual page, the
 -- completions of shells and docs/COMMANDS.md are all made from these two lists.
 --
--- A command: { name, arguments, doc, options, rest, example, details }. An argument in brackets is optional; SPEC is
--- the name of a file; there may be more of a last one that ends in "...". rest: the name of the arguments that may
--- follow `--`.
+-- A command: { name, arguments, doc, options, rest, apart, example, details }. An argument in brackets is optional;
+-- SPEC is the name of a file; there may be more of a last one that ends in "...". rest: the name of the arguments that
+-- may follow `--`. apart: lists of options, and optional arguments, of which at most one is given.
 -- An option: { name, key, doc, value, most, many, values, among }. value: the name of its value, nil for a flag; most:
 -- its largest integer, from 1; many: it may be given several times; values: the choices that completion offers; among:
 -- others are refused.
@@ -95,14 +95,16 @@ commands.options = {
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
 }
 
-local COMPILE = { "--set", "--target", "--march", "--ranks", "--threads", "--without", "--trace" }
+--- Options of each command that reads a spec.
+commands.of_spec = { "--set", "--target", "--march", "--ranks", "--threads", "--without", "--trace" }
 
 local function with(...)
-    return table.move(COMPILE, 1, #COMPILE, select("#", ...) + 1, { ... })
+    return table.move(commands.of_spec, 1, #commands.of_spec, select("#", ...) + 1, { ... })
 end
 
 commands.list = {
     { name = "generate", arguments = { "SPEC" }, options = with("-o", "--force", "--stop-after"),
+        apart = { { "--stop-after", "-o" }, { "--stop-after", "--force" } },
         doc = "write the program to out/NAME; then make -C out/NAME and out/NAME/train",
         example = "gagen specs/digits_mlp.lua --set accumulate=8",
         details = "With --set, --target, --march, --ranks or --without and without -o the folder is "
@@ -133,6 +135,7 @@ commands.list = {
             .. "from coarse ones of the profile; the last line says which, and how far they are off. The measured "
             .. "times are kept as profile.json in the program's folder, for gagen report." },
     { name = "check", arguments = { "SPEC" }, options = with("--equiv", "--json"),
+        apart = { { "--equiv", "--target" } },
         doc = "read and check only; --equiv proves that accumulation is exact",
         example = "gagen check specs/digits_mlp.lua --equiv A=1,2,4",
         details = "--equiv A=1,2,4 builds one program for each A in double precision in a temporary "
@@ -262,6 +265,7 @@ commands.list = {
             .. "second text [SEP] and has types; the longer text is cut first." },
     { name = "help", arguments = { "[WORD]" },
         options = { "--man", "--markdown", "--annotations", "--completion" },
+        apart = { { "--man", "--markdown", "--annotations", "--completion", "[WORD]" } },
         doc = "this list, a command, or anything that list shows", example = "gagen help plan" },
     { name = "doctor", arguments = {}, options = { "--calibrate", "--march" },
         doc = "say what is installed and what is missing; --calibrate measures this machine",

@@ -4,6 +4,7 @@ local columns = require "base.columns"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local lines = require "base.lines"
+local options = require "command.options"
 local ordered = require "base.ordered"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
@@ -216,6 +217,8 @@ function diff.run(o)
     if not second and not o.set then
         diag.fail("diff", "expected two specs or folders, or one spec and --set", {})
     end
+    local has_spec = host.exists(first) ~= "folder" or host.exists(second or first) ~= "folder"
+    if not has_spec then options.check_without_spec(o) end
     local a = side(first, o, second and o.set or nil)
     local b = side(second or first, o, o.set)
     local facts = facts_of(a, b)

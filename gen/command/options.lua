@@ -44,6 +44,12 @@ local function take(o, option, value)
     o.given:set(option.name, true)
 end
 
+-- What --help is about: the command before it, or the word behind it.
+local function help_word(plain, behind)
+    if #plain > 0 then return commands.find(plain[1]) and plain[1] or nil end
+    return behind and behind:sub(1, 1) ~= "-" and behind or nil
+end
+
 -- Separates the options from the other words, which stay in order.
 local function split(arguments)
     local o, plain, i = { given = ordered.map() }, {}, 1
@@ -53,7 +59,7 @@ local function split(arguments)
             o.rest = table.move(arguments, i + 1, #arguments, 1, {})
             break
         elseif word == "--help" or word == "-h" then
-            return o, { "help", commands.find(plain[1]) and plain[1] or nil }
+            return o, { "help", help_word(plain, arguments[i + 1]) }
         elseif word == "--version" then
             return o, { "version" }
         elseif word:sub(1, 1) == "-" and #word > 1 then
@@ -79,6 +85,30 @@ local function check_options(o, command)
         diag.fail("gagen", commands.usage(command) .. ": takes no words behind --", {})
     end
     o.rest = o.rest or {}
+end
+
+-- Refuses two options of which one would be read in vain.
+local function check_apart(o, command)
+    for _, list in ipairs(command.apart or {}) do
+        local given = ordered.collect(list, function(name)
+            local argument = ordered.find(command.arguments, name)
+            local there = argument and o.arguments[argument] or o.given:has(name)
+            return there and name:gsub("[%[%]]", "") or nil
+        end)
+        if #given > 1 then
+            diag.fail("gagen", ("%s: %s and %s are given, expected one of them"):format(command.name,
+                given[1], given[2]), {})
+        end
+    end
+end
+
+--- Refuses options of specs where a command has got none.
+function options.check_without_spec(o)
+    for name in o.given:each() do
+        if ordered.find(commands.of_spec, name) then
+            diag.fail("gagen", ("%s: %s says how a spec is read, expected a spec too"):format(o.command, name), {})
+        end
+    end
 end
 
 -- A spec whose path was probably meant by `word`: with the ending .lua, among the shipped specs, or of a similar name
@@ -148,6 +178,7 @@ function options.parse(arguments)
     o.command, o.arguments = command.name, plain
     check_command(o, command)
     check_options(o, command)
+    check_apart(o, command)
     check_arguments(o, command)
     return o
 end

@@ -1,6 +1,7 @@
 -- report: `gagen report`: one page of HTML about a spec, a program or runs.
 local compile = require "command.compile"
 local diag = require "base.diag"
+local options = require "command.options"
 local page = require "report.page"
 local program = require "emit.program.program"
 local run_paths = require "command.run_paths"
@@ -63,7 +64,7 @@ end
 
 -- Reads the words of the command line: the first program among them, and all runs.
 local function read(o)
-    local known, list = nil, {}
+    local known, list, has_spec = nil, {}, false
     local function add_program(folder)
         known = known or program_in(folder)
         local own = runs.folders(folder, "log.jsonl")
@@ -72,6 +73,7 @@ local function read(o)
     for _, path in ipairs(o.arguments) do
         if path:find "%.lua$" and host.exists(path) == "file" then
             if known then diag.fail(path, "a second spec or program, expected one", {}) end
+            has_spec = true
             local g, c = compile(path, o)
             local _, facts = program.render(g, c)
             known = { facts = facts, command = c.shown_command, spec_sha256 = c.sha256 }
@@ -81,6 +83,7 @@ local function read(o)
             list[#list + 1] = path
         end
     end
+    if not has_spec then options.check_without_spec(o) end
     return known, run_paths.read(list)
 end
 

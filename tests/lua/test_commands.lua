@@ -110,6 +110,12 @@ add("wrong words on the command line", function(t)
         { "digits_mlp: there is no such file, expected a spec\ndid you mean 'specs/digits_mlp.lua'?", "digits_mlp" },
         { "gagen new my_digits_mlp --like digits_mlp copies it", "plan", "no/digits_mlp.lua" },
         { "did you mean 'specs/mnist_mlp.lua'?", "check", "specs/mnist_mpl.lua" },
+        { "help: --man and WORD are given, expected one of them", "help", "--man", "plan" },
+        { "help: --markdown and --completion are given, expected", "help", "--completion", "zsh", "--markdown" },
+        { "generate: --stop-after and --force are given, expected", SPEC, "--stop-after", "update", "--force" },
+        { "check: --equiv and --target are given", "check", SPEC, "--equiv", "A=1,2", "--target", "cuda" },
+        { "diff: --set says how a spec is read, expected a spec too", "diff", "tests", "docs", "--set", "batch=2" },
+        { "report: --ranks says how a spec is read, expected a spec too", "report", "x.jsonl", "--ranks", "2" },
     } do
         local result = programs.gagen { table.unpack(case, 2) }
         t.equal(result.status, 1, table.concat(case, " "))

@@ -120,6 +120,7 @@ add("help of each command", function(t)
             t.contains(text, "\n  " .. name)
         end
         t.equal(gagen(t, command.name, "--help").out, text)
+        t.equal(gagen(t, "--help", command.name).out, text)
         t.contains(gagen(t, "help").out, "  gagen " .. commands.usage(command))
     end
 end)
