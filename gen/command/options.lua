@@ -44,7 +44,7 @@ local function take(o, option, value)
     o.given:set(option.name, true)
 end
 
--- What --help is about: the command before it, or the word behind it.
+-- The word that --help explains: the command before it, or the word behind it.
 local function help_word(plain, behind)
     if #plain > 0 then return commands.find(plain[1]) and plain[1] or nil end
     return behind and behind:sub(1, 1) ~= "-" and behind or nil
