@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE = 3072 };
@@ -20,7 +21,8 @@ enum { LINE = 3072 };
 typedef struct {
     int fd; /* -1: off */
     const char *name;
-    bool broken; /* part of a line may have been written */
+    bool broken;  /* part of a line may have been written */
+    bool removed; /* the file has no name any more */
 } channel;
 
 struct ga_log {
@@ -36,6 +38,33 @@ size_t ga_log_bytes(void) {
     return 8192;
 }
 
+/* Refuses a file with something else in it; otherwise says whether its last line was never finished. */
+static int check_old(const char *path, bool *torn, ga_err *e) {
+    static const char BEGIN[] = "{\"event\":\"";
+    char found[sizeof BEGIN], last = '\n';
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return GA_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ga_fail(e, ga_file_status(), "--log: %s: cannot be read: %s", path, strerror(errno));
+    const int64_t n = ga_file_read(fd, found, sizeof BEGIN - 1, 0);
+    if (n > 0) ga_file_read(fd, &last, 1, st.st_size - 1);
+    close(fd);
+    if (n > 0 && memcmp(found, BEGIN, (size_t)n) == 0) {
+        *torn = last != '\n';
+        return GA_OK;
+    }
+    return ga_fail(e, GA_INPUT, "--log: %s: is there already and no log of a training program, expected a new file, or "
+                   "one that begins with %s", path, BEGIN);
+}
+
+static int open_json(channel *c, const char *path, ga_err *e) {
+    GA_TRY(check_old(path, &c->broken, e));
+    /* O_NONBLOCK: a FIFO without a reader is refused instead of waited for. */
+    c->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
+    if (c->fd >= 0) return GA_OK;
+    return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
+}
+
 int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e) {
     *out = NULL;
     ga_log *l = ga_take(a, sizeof *l, 64, e);
@@ -47,13 +76,7 @@ int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *
     l->json = (channel){.fd = -1, .name = path};
     ga_progress_open(&l->progress, rank == 0 && !quiet);
     l->one_terminal = l->progress.shown && isatty(STDOUT_FILENO);
-    if (path && rank == 0) {
-        /* O_NONBLOCK: a FIFO without a reader is refused instead of waited for. */
-        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
-        if (fd < 0)
-            return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
-        l->json.fd = fd;
-    }
+    if (path && rank == 0) GA_TRY(open_json(&l->json, path, e));
     *out = l;
     return GA_OK;
 }
@@ -63,6 +86,12 @@ void ga_log_close(ga_log *l) {
     if (l->json.fd >= 0 && close(l->json.fd))
         ga_say("log: %s: close failed: %s", l->json.name, strerror(errno));
     l->json.fd = -1;
+}
+
+int ga_log_whole(const ga_log *l, ga_err *e) {
+    const channel *lost = l->text.broken ? &l->text : &l->json;
+    if (!lost->broken && !lost->removed) return GA_OK;
+    return ga_fail(e, GA_ENVIRONMENT, "%s: it could not be written whole", lost->name);
 }
 
 void ga_log_plot(ga_log *l) {
@@ -75,9 +104,43 @@ static ga_text begin(ga_log *l) {
     return (ga_text){.base = l->line, .size = LINE - 1};
 }
 
+/* Copies what the file of a log holds into a new one of its name; returns 0 or errno. */
+static int write_again(channel *c) {
+    char old[64], buffer[4096];
+    int64_t n = 0, done = 0;
+    snprintf(old, sizeof old, "/proc/self/fd/%d", c->fd);
+    const int from = open(old, O_RDONLY | O_CLOEXEC);
+    if (from < 0) return errno;
+    const int to = open(c->name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+    int failed = to < 0 ? errno : 0;
+    while (!failed && (n = ga_file_read(from, buffer, sizeof buffer, done)) > 0) {
+        failed = ga_write_all(to, buffer, (size_t)n);
+        done += n;
+    }
+    if (n < 0) failed = errno;
+    close(from);
+    if (to >= 0) close(failed ? to : c->fd);
+    if (!failed) c->fd = to;
+    return failed;
+}
+
+/* A log that was removed is written again, with its first lines. */
+static void keep(channel *c) {
+    struct stat st;
+    if (c->removed || fstat(c->fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink > 0) return;
+    const int failed = write_again(c);
+    c->removed = failed != 0;
+    if (failed)
+        ga_say("log: %s: was removed and cannot be written again (%s): all its lines are lost; training goes on",
+               c->name, strerror(failed));
+    else
+        ga_say("log: %s: was removed and is written again", c->name);
+}
+
 /* Writes a line. After a failed write it first ends the partial line. */
 static void send(channel *c, ga_text *t) {
     if (c->fd < 0 || t->full) return;
+    keep(c);
     if (isatty(c->fd)) ga_draw_clear();
     if (c->broken && ga_write_all(c->fd, "\n", 1)) return;
     t->base[t->used++] = '\n';

@@ -74,10 +74,13 @@ typedef struct ga_device_use {
 
 size_t ga_log_bytes(void); /* taken from the arena: 8192 */
 
-/* path: file to append JSON lines to; NULL: none. quiet: neither text lines nor progress. rank > 0:
- * no output at all. */
+/* path: file to append JSON lines to, GA_INPUT if it holds something else; NULL: none. A file that is removed is
+ * written again. quiet: neither text lines nor progress. rank > 0: no output at all. */
 int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e);
 void ga_log_close(ga_log *l); /* NULL allowed */
+
+/* GA_ENVIRONMENT if a line was lost, for what does nothing but write. */
+int ga_log_whole(const ga_log *l, ga_err *e);
 
 /* Draws the losses as a curve above the progress line. Says so where there is no such line. */
 void ga_log_plot(ga_log *l);

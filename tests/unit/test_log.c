@@ -184,6 +184,82 @@ static void lost_outputs(void **state) {
     ga_arena_close(&a);
 }
 
+/* A file with something else in it stays as it is; a log with a line that was never finished goes on in a new line. */
+static void old_files(void **state) {
+    scratch *s = *state;
+    ga_arena a = open_arena(4 * ga_log_bytes());
+    ga_log *l;
+    ga_err e;
+    size_t n;
+    static const char TORN[] = "{\"event\":\"start\"}\n{\"event\":\"upd";
+    put_file(scratch_path(s, "spec.lua"), "batch (4)\n", 10);
+    assert_int_equal(ga_log_open(&l, s->file, true, 0, &a, &e), GA_INPUT);
+    assert_has(e.msg, "spec.lua: is there already and no log of a training program, expected a new file, or one that "
+               "begins with {\"event\":\"");
+    char *text = get_file(s->file, &n);
+    assert_string_equal(text, "batch (4)\n");
+    free(text);
+    put_file(scratch_path(s, "empty"), "", 0);
+    assert_int_equal(ga_log_open(&l, s->file, true, 0, &a, &e), 0);
+    ga_log_close(l);
+    put_file(scratch_path(s, "torn"), TORN, strlen(TORN));
+    assert_int_equal(ga_log_open(&l, s->file, true, 0, &a, &e), 0);
+    ga_log_update(l, &update);
+    ga_log_close(l);
+    text = get_file(s->file, &n);
+    assert_has(text, "upd\n{\"event\":\"update\"");
+    free(text);
+    ga_arena_close(&a);
+}
+
+static int lines_in(const char *path) {
+    size_t n;
+    int lines = 0;
+    char *text = get_file(path, &n);
+    for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+    free(text);
+    return lines;
+}
+
+/* A log that is removed is there again with the next line, and all lines before it; without its folder this is said
+ * once. */
+static void removed_file(void **state) {
+    scratch *s = *state;
+    char folder[600], path[700];
+    ga_arena a = open_arena(ga_log_bytes());
+    ga_log *l;
+    ga_err e;
+    size_t n;
+    snprintf(folder, sizeof folder, "%s/run", s->path);
+    snprintf(path, sizeof path, "%s/log.jsonl", folder);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    int saved = dup(2), fd = open(scratch_path(s, "said"), O_RDWR | O_CREAT | O_TRUNC, 0644);
+    dup2(fd, 2);
+    assert_int_equal(ga_log_open(&l, path, true, 0, &a, NULL), 0);
+    many_updates(l);
+    unlink(path);
+    many_updates(l);
+    const int again = lines_in(path), whole = ga_log_whole(l, &e);
+    unlink(path);
+    rmdir(folder);
+    many_updates(l);
+    dup2(saved, 2);
+    close(saved);
+    close(fd);
+    assert_int_equal(again, 10);
+    assert_int_equal(whole, 0);
+    assert_int_equal(ga_log_whole(l, &e), GA_ENVIRONMENT);
+    assert_has(e.msg, "log.jsonl: it could not be written whole");
+    char *text = get_file(scratch_path(s, "said"), &n);
+    assert_has(text, "log.jsonl: was removed and is written again\n");
+    char *second = strstr(text, "log.jsonl: was removed and cannot be written again (No such file or directory)");
+    assert_non_null(second);
+    assert_null(strchr(strchr(second, '\n') + 1, '\n'));
+    free(text);
+    ga_log_close(l);
+    ga_arena_close(&a);
+}
+
 static void watch_many(ga_log *l) {
     static double values[5000];
     ga_log_watch(l, 0, "w", values, GA_F64, 5000);
@@ -217,7 +293,8 @@ static void text_never_overflows(void **state) {
 int test_log(void);
 int test_log(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(events), cmocka_unit_test(quiet_and_ranks),
-                                       cmocka_unit_test(lost_outputs), cmocka_unit_test(long_watch),
+                                       cmocka_unit_test(lost_outputs), cmocka_unit_test(old_files),
+                                       cmocka_unit_test(removed_file), cmocka_unit_test(long_watch),
                                        cmocka_unit_test(text_never_overflows)};
     return cmocka_run_group_tests_name("log", tests, scratch_setup, scratch_teardown);
 }
