@@ -102,6 +102,11 @@ void ga_open_streams(void) {
     if (fd > STDERR_FILENO) close(fd);
 }
 
+int ga_flush_stdout(ga_err *e) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return GA_OK;
+    return ga_fail(e, GA_ENVIRONMENT, "standard output: it could not be written whole");
+}
+
 int ga_stack_open(ga_err *e) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= GA_STACK) return GA_OK;

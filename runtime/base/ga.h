@@ -65,6 +65,9 @@ double ga_clock(void);
  * checkpoint, would take its descriptor and receive the printed lines. */
 void ga_open_streams(void);
 
+/* GA_ENVIRONMENT if not all that was printed to stdout could be written. */
+int ga_flush_stdout(ga_err *e);
+
 enum { GA_STACK = 4 << 20 };
 
 /* Lets the stack of the main thread grow to GA_STACK bytes where `ulimit -s` is lower. GA_ENVIRONMENT where the system

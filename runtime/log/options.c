@@ -289,7 +289,7 @@ const char *ga_options_instead(const ga_options *o) {
         : o->save_weights ? "--save-weights" : NULL;
 }
 
-void ga_options_help(const char *program) {
+int ga_options_help(const char *program, ga_err *e) {
     printf("usage: %s [options]\n", program);
     for (int i = 0; i < OPTIONS; i++) {
         char left[48];
@@ -301,6 +301,7 @@ void ga_options_help(const char *program) {
            "--init; without any --eval takes the initial values, and the others end with exit status 1\n");
     printf("exit status: 0 done, 1 input, 2 a bug of gagen, 3 environment, 4 not finite, 75 "
            "stopped, resumable\n");
+    return ga_flush_stdout(e);
 }
 
 int ga_program_folder(char *out, size_t size, ga_err *e) {

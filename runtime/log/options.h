@@ -51,8 +51,8 @@ int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e);
 /* The option by which a program does not train, such as "--eval"; NULL: it trains. */
 const char *ga_options_instead(const ga_options *o);
 
-/* Prints the text of --help to stdout. */
-void ga_options_help(const char *program);
+/* Prints the text of --help to stdout; GA_ENVIRONMENT if it could not be written whole. */
+int ga_options_help(const char *program, ga_err *e);
 
 /* Folder of the running program, without a final slash. */
 int ga_program_folder(char *out, size_t size, ga_err *e);

@@ -159,8 +159,8 @@ static int next_longest(const ga_probe *p, int before) {
     return best;
 }
 
-void ga_probe_report(const ga_probe *p) {
-    if (!p->c.profile) return;
+int ga_probe_report(const ga_probe *p, ga_err *e) {
+    if (!p->c.profile) return GA_OK;
     double total = 0;
     int width = 6;
     for (int i = 0; i < p->c.kernel_count; i++) {
@@ -179,4 +179,5 @@ void ga_probe_report(const ga_probe *p) {
                1e-9 * k->flops * per_second, 1e-9 * k->bytes * per_second, 1e6 * u->least,
                k->at);
     }
+    return ga_flush_stdout(e);
 }

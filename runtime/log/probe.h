@@ -58,7 +58,8 @@ int ga_probe_see(ga_probe *p, int kernel, const ga_probe_value *v, ga_err *e);
 /* Buffer for the largest tensor: a program with a device copies results there. */
 void *ga_probe_room(ga_probe *p);
 
-/* Prints the profile to stdout: one line per kernel that ran, longest first. */
-void ga_probe_report(const ga_probe *p);
+/* Prints the profile to stdout: one line per kernel that ran, longest first. GA_ENVIRONMENT if it could not
+ * be written whole. */
+int ga_probe_report(const ga_probe *p, ga_err *e);
 
 #endif

@@ -303,6 +303,7 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% end
     if (o->eval) {
         GA_TRY(log_evaluation(m$uncounted, e));
+        GA_TRY(ga_log_whole(m->log, e));
         return DONE;
     }
     if (m->count.cycle >= m->cycles)
@@ -365,8 +366,9 @@ int main(int argc, char **argv) {
         return 1;
     }
     if (o.help) {
-        ga_options_help("$name");
-        return 0;
+        const int said = ga_options_help("$name", &e);
+        if (said < 0) ga_say("$name: %s", e.msg);
+        return -said;
     }
     $watching
 //% if device then
@@ -403,12 +405,13 @@ int main(int argc, char **argv) {
     say_best(&m, &o);
 //% end
     if (code == STOPPED) say_stopped(&m, &o);
-    $(name)_probe_report(&m);
-    if (code < 0) {
+    ga_err lost;
+    const int told = $(name)_probe_report(&m, code < 0 ? &lost : &e), status = code < 0 ? code : told;
+    if (status < 0) {
         ga_say("$name: %s", e.msg);
-        if (m.comm) ga_comm_abort(m.comm, -code); /* the other ranks may be waiting for this one */
+        if (m.comm) ga_comm_abort(m.comm, -status); /* the other ranks may be waiting for this one */
     }
     $(name)_probe_close(&m);
     $(name)_model_close(&m);
-    return code == STOPPED ? GA_EXIT_STOPPED : code < 0 ? -code : 0;
+    return status < 0 ? -status : code == STOPPED ? GA_EXIT_STOPPED : 0;
 }

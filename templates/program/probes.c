@@ -192,7 +192,7 @@ int $(name)_probe_micro(model *m, int k, ga_err *e) {
     return ga_probe_micro(m->probe, m->count.cycle, m->count.micro, k, e);
 }
 
-void $(name)_probe_report(model *m) { if (m->probe) ga_probe_report(m->probe); }
+int $(name)_probe_report(model *m, ga_err *e) { return m->probe ? ga_probe_report(m->probe, e) : 0; }
 
 void $(name)_probe_close(model *m) { ga_probe_close(m->probe); }
 

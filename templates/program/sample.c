@@ -22,11 +22,6 @@ static void write_token(int32_t id) {
 //% end
 }
 
-static int flush(ga_err *e) {
-    if (fflush(stdout) == 0) return 0;
-    return ga_fail(e, GA_ENVIRONMENT, "standard output: %s", strerror(errno));
-}
-
 /* The next token of a text into *id: 1, 0 at the end, or a status. option: whose text it is. */
 //% if text then
 static int read_token(FILE *f, const char *option, int32_t *id, ga_err *e) {
@@ -273,9 +268,9 @@ int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
         GA_TRY(read_output(m, w.n - 1, x, e));
         const int32_t id = draw(x, o, m->seed, i);
         push(&w, id);
-        GA_TRY(flush(e));
+        GA_TRY(ga_flush_stdout(e));
         if (ends(&end, id)) break;
     }
     putchar('\n');
-    return flush(e);
+    return ga_flush_stdout(e);
 }

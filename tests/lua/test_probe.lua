@@ -114,6 +114,16 @@ add("--profile has every kernel of the plan, as often as it runs, longest first"
     t.equal(rows.gradient_partials.calls, cycles)
 end)
 
+add("a profile that cannot be written is an error", function(t)
+    if host.exists "/dev/full" == nil then t.not_run "/dev/full is not there" end
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = with_probes(programs.build("probe32", spec(), PROBE))
+    local result = t.shell(("GAGEN_DATA=%s/%s/data %s --profile --cycles 1 --quiet --threads 1 --checkpoint %s > /dev/full")
+        :format(t.root, programs.folder(), p.train, t.temp()))
+    t.equal(result.status, 3, result.err)
+    t.contains(result.err, "standard output: it could not be written whole")
+end)
+
 add("train refuses the options of train-probe", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("probe32", spec(), PROBE)

@@ -71,6 +71,7 @@ add("wrong options of a program", function(t)
         { "--watch fc9.weight: there is no such parameter; the first is fc1.weight\n$", "--cycles", "1",
             "--watch", "fc9.weight" },
         { "--log: /nonexistent/log: cannot be opened: ", "--log", "/nonexistent/log" },
+        { "--log: README.md: is there already and no log of a training program, ", "--log", "README.md" },
         { "/nonexistent.safetensors", "--init", "/nonexistent.safetensors" },
         { "--dump /nonexistent/x: the folder cannot be made: ", "--cycles", "1", "--dump", "/nonexistent/x" },
         { "--dump " .. t.gagen:gsub("%p", "%%%0") .. ": is not a folder\n$", "--cycles", "1", "--dump", t.gagen },
@@ -91,6 +92,16 @@ add("wrong options of a program", function(t)
         t.equal(select(2, result.err:gsub("^ready\n", ""):gsub("\n", "")), 1, "one line")
     end
     t.equal(t.run { p.train, "--help" }.status, 0)
+end)
+
+add("help and figures that cannot be written are an error", function(t)
+    if host.exists "/dev/full" == nil then t.not_run "/dev/full is not there" end
+    local _, p = digits(t)
+    for _, words in ipairs { "--help", "--eval --threads 1" } do
+        local result = t.shell(("%s %s --checkpoint %s > /dev/full"):format(p.train, words, t.temp()))
+        t.equal(result.status, 3, words)
+        t.match(result.err, "digits_fold1: [%l ]+: it could not be written whole\n$")
+    end
 end)
 
 add("a pipe is never replaced by a file", function(t)
