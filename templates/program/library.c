@@ -45,37 +45,52 @@ static const struct field { const char *name; size_t at, bytes; int64_t things; 
 };
 enum { FIELD_COUNT = sizeof FIELDS / sizeof *FIELDS };
 
+static int need_model(const $name *p, ga_err *e) {
+    return p ? 0 : ga_fail(e, GA_INPUT, "the model is NULL, expected the one of $(name)_open");
+}
+
+/* Refuses a call without a model, or without another thing. */
+static int need(const $name *p, const char *what, const void *given, ga_err *e) {
+    GA_TRY(need_model(p, e));
+    return given ? 0 : ga_fail(e, GA_INPUT, "%s is NULL", what);
+}
+
 #include "library_steps.c"   /* micro-batches and the boundary */
 #include "library_measure.c" /* losses and outputs without training */
 #include "library_state.c"   /* parameters and checkpoints */
 
 //@ ranks(name, groups, last_scale)
 int $(name)_all_gather($name *p, const void *in, void *out, size_t n, ga_dtype t, ga_err *e) {
-    return ga_collect_gather(p->m.comm, in, out, n * ga_dtype_bytes(t), e);
+    GA_TRY(need_model(p, e));
+    return ga_collect_gather(p->m.comm, in, out, n, t, e);
 }
 
 int $(name)_reduce($name *p, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
+    GA_TRY(need_model(p, e));
     return ga_collect_reduce(p->m.comm, buf, n, t, op, to, e);
 }
 
 int $(name)_broadcast($name *p, void *buf, size_t bytes, int from, ga_err *e) {
+    GA_TRY(need_model(p, e));
     return ga_collect_broadcast(p->m.comm, buf, bytes, from, e);
 }
 
 //% if groups then
 int $(name)_group(const $name *p, const char *name) {
+    if (!p) return GA_INPUT;
     const int group = name ? ga_comm_group_named(p->m.comm, name) : 0;
     return group < 0 ? GA_INPUT : group;
 }
 
 static int check_group(const $name *p, int group, ga_err *e) {
+    GA_TRY(need_model(p, e));
     if (group == 0 || ga_comm_group(p->m.comm, group)) return 0;
     return ga_fail(e, GA_INPUT, "group %d: there is none, expected what $(name)_group gives", group);
 }
 
 int $(name)_all_gather_in($name *p, int group, const void *in, void *out, size_t n, ga_dtype t, ga_err *e) {
     GA_TRY(check_group(p, group, e));
-    return ga_collect_gather_in(p->m.comm, group, in, out, n * ga_dtype_bytes(t), e);
+    return ga_collect_gather_in(p->m.comm, group, in, out, n, t, e);
 }
 
 int $(name)_reduce_in($name *p, int group, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
@@ -91,6 +106,7 @@ int $(name)_broadcast_in($name *p, int group, void *buf, size_t bytes, int from,
 //% end
 int64_t $(name)_least($name *p, int64_t n, ga_err *e) {
     double least = (double)n;
+    GA_TRY(need_model(p, e));
     GA_TRY(ga_collect_reduce(p->m.comm, &least, 1, GA_F64, GA_MIN, -1, e));
     return (int64_t)least;
 }
@@ -151,6 +167,7 @@ static int open_record($name **out, ga_err *e) {
 int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
     const $(name)_options none = {0};
     if (!o) o = &none;
+    if (!out) return ga_fail(e, GA_INPUT, "open: the place for the model is NULL");
     *out = NULL;
     if (o->seed > INT64_MAX)
         return ga_fail(e, GA_INPUT, "seed: %llu, expected at most 2^63 - 1", (unsigned long long)o->seed);

@@ -6,9 +6,9 @@ $header
 #include "runtime/base/ga.h"
 
 /* "$name" for a loop of your own: `make lib`, then link lib$name.a; example.c is one. Functions return 0
- * or more, or a negative ga_status with the text in e; after any failure the object can still be saved
- * and closed. Each rank calls the same functions in the same order, from the thread that opened it. A
- * child by fork() has none of the model's memory. */
+ * or more, or a negative ga_status with the text in e: GA_INPUT where a pointer is NULL that may not be. After
+ * any failure the object can still be saved and closed. Each rank calls the same functions in the same order,
+ * from the thread that opened it. A child by fork() has none of the model's memory. */
 typedef struct $name $name;
 
 //% if full_batches then

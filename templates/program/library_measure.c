@@ -8,7 +8,10 @@ double $(name)_lr(const $name *p, int group, int64_t update) {
 }
 
 //@ report(name)
-int $(name)_report($name *p, double metric, ga_err *e) { return $(name)_model_report(&p->m, metric, e); }
+int $(name)_report($name *p, double metric, ga_err *e) {
+    GA_TRY(need_model(p, e));
+    return $(name)_model_report(&p->m, metric, e);
+}
 
 //@ no_report(name, schedule)
 int $(name)_report($name *p, double metric, ga_err *e) {
@@ -52,6 +55,8 @@ static void copy_output(const model *m, float *out) {
 //@ validation(name, ema, hits, f1, measured)
 int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *out, ga_err *e) {
     double sums[SUMS];
+    GA_TRY(need(p, "validation_step: the micro-batch", b, e));
+    GA_TRY(need(p, "validation_step: the place for the sums", out, e));
 //% if ema then
     GA_TRY(measure_averages(p, b, true, sums, e));
 //% else
@@ -74,6 +79,8 @@ int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *o
 //@ forward(name)
 int $(name)_forward_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
     double sums[SUMS];
+    GA_TRY(need(p, "the micro-batch", b, e));
+    GA_TRY(need(p, "the place for the output", out, e));
     GA_TRY(measure_batch(p, b, false, sums, e));
     copy_output(&p->m, out);
     return 0;
@@ -94,6 +101,8 @@ int $(name)_forward_step($name *p, const $(name)_batch *b, float *out, ga_err *e
 int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
 //% if averages then
     double sums[SUMS];
+    GA_TRY(need(p, "the micro-batch", b, e));
+    GA_TRY(need(p, "the place for the output", out, e));
     GA_TRY(measure_averages(p, b, false, sums, e));
     copy_output(&p->m, out);
     return 0;

@@ -111,10 +111,14 @@ static int visit_one(void *context, ga_tensor *t) {
 int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e) {
     visit_call call = {visit, context};
-    return walk(p, rank_zero_only && ga_comm_rank(p->m.comm) != 0 ? NULL : visit_one, &call, e);
+    GA_TRY(need_model(p, e));
+    const bool visits = !rank_zero_only || ga_comm_rank(p->m.comm) == 0;
+    if (visits) GA_TRY(need(p, "state_dict: the function", visit, e));
+    return walk(p, visits ? visit_one : NULL, &call, e);
 }
 
 int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
+    GA_TRY(need(p, "load_state_dict: the function", fill, e));
     return walk(p, fill, context, e);
 }
 
@@ -122,11 +126,14 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
 int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e) {
     visit_call call = {visit, context};
+    GA_TRY(need_model(p, e));
     if (rank_zero_only && ga_comm_rank(p->m.comm) != 0) return 0;
+    GA_TRY(need(p, "state_dict: the function", visit, e));
     return walk(p, visit_one, &call, e);
 }
 
 int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
+    GA_TRY(need(p, "load_state_dict: the function", fill, e));
     model *m = &p->m;
     GA_TRY(walk(p, fill, context, e));
 //% if ema then
@@ -144,6 +151,7 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
 
 //@ checkpoints(name)
 int $(name)_save($name *p, const char *folder, ga_err *e) {
+    GA_TRY(need_model(p, e));
     const ga_cycle *c = &p->m.count;
     if ($(name)_should_step(p))
         return ga_fail(e, GA_INPUT, "save: %d of %d micro-steps accumulated: call step before", c->r, c->a);
@@ -162,6 +170,7 @@ static int know_cycle($name *p, ga_err *e) {
 
 int $(name)_load($name *p, const char *path, ga_err *e) {
     char found[GA_PATH_MAX];
+    GA_TRY(need(p, "load: the path", path, e));
     model *m = &p->m;
     if (!p->folder && strcmp(path, "latest") == 0)
         return ga_fail(e, GA_INPUT, "load: \"latest\" of no folder: the options name one");

@@ -88,6 +88,7 @@ int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
 
 //@ handler(name, half_sums, scattered, by_sum, divisor, groups, handlers)
 int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
+    if (!p) return GA_INPUT;
     p->handler = f;
     p->context = context;
     return 0;
@@ -183,6 +184,7 @@ static int begin_micro($name *p, bool by_grad, ga_err *e) {
 }
 
 static int own_micro($name *p, const $(name)_batch *b, bool by_grad, ga_err *e) {
+    GA_TRY(need(p, "backward: the micro-batch", b, e));
     GA_TRY(begin_micro(p, by_grad, e));
     GA_TRY(take_batch(p, b, true, !by_grad, e));
     GA_TRY(run_team(&p->m, own_step, p, e));
@@ -194,6 +196,8 @@ int $(name)_backward($name *p, const $(name)_batch *b, ga_err *e) { return own_m
 
 //@ backward_by_grad(name, scaled, scale)
 int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_output, ga_err *e) {
+    GA_TRY(need(p, "backward_by_grad: the micro-batch", b, e));
+    GA_TRY(need(p, "backward_by_grad: d_output", d_output, e));
     const int64_t there = b->rows * (int64_t)(OUTPUT / B); /* the rest has weight 0 */
 //% if scaled then
     const double scale = $scale;
@@ -260,9 +264,13 @@ static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e)
     return m->step.skip ? 2 : 1;
 }
 
-int $(name)_step($name *p, ga_err *e) { return $(name)_should_step(p) ? pass_boundary(p, boundary_step, e) : 0; }
+int $(name)_step($name *p, ga_err *e) {
+    GA_TRY(need_model(p, e));
+    return $(name)_should_step(p) ? pass_boundary(p, boundary_step, e) : 0;
+}
 
 int $(name)_flush($name *p, ga_err *e) {
+    GA_TRY(need_model(p, e));
     if (p->m.count.r == 0) return 0;
     return pass_boundary(p, $(name)_should_step(p) ? boundary_step : flush_step, e);
 }
@@ -280,6 +288,7 @@ void $(name)_discard($name *p) {
 
 //@ own_data(name, handed, stops_at_nonfinite, handles)
 int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
+    GA_TRY(need(p, "next: the micro-batch", b, e));
     model *m = &p->m;
     if (p->left == 0 && ga_loader_place(m->loader).epoch != p->epoch) {
         p->epoch = ga_loader_place(m->loader).epoch;
@@ -299,6 +308,7 @@ int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
 }
 
 int $(name)_cycle($name *p, ga_err *e) {
+    GA_TRY(need_model(p, e));
     model *m = &p->m;
     if (m->count.r > 0)
         return ga_fail(e, GA_INPUT, "cycle: %d micro-steps are accumulated: step, flush or discard first",

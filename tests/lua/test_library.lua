@@ -159,6 +159,7 @@ end)
 add("misuse is reported and does no harm", function(t)
     local programs, p = usual(t)
     drive(t, programs, p, "misuse", { bare = true })
+    drive(t, programs, p, "nothing", { bare = true })
 end)
 
 add("a gradient handler is called at boundaries", function(t)
