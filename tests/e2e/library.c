@@ -208,6 +208,10 @@ static void nothing(looped *m) {
 
 static void misuse(looped *m) {
     ga_err e = {0};
+    looped *other = m;
+    FAILS(looped_open(&other, &(looped_options){.seed = UINT64_C(1) << 63}, &e),
+          "seed: 9223372036854775808, expected at most 2^63 - 1");
+    CHECK(other == NULL);
     const looped_batch b = batch_at(m, 0);
     float d[BATCH * CLASSES] = {0};
     looped_close(NULL);
