@@ -101,4 +101,24 @@ add("a layer beside the common block changes no other name", function(t)
     t.contains(header, "real *out_weight;")
 end)
 
+-- Kernels of the same result, of other channels, taps and strides.
+add("kernels of convolutions and rotary positions are named by what differs", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/names_conv/names.lua"
+    t.write(path, table.concat({
+        ('data { "csv", train = "%s/%s/data/tiny.csv", target = "last" }'):format(t.root, programs.folder()),
+        "batch (8)", [[model { linear "in" { 72 }, reshape { 2, 6, 6 }, conv2d "a" { 3, 3, padding = 1 },
+            conv2d "b" { 3, 3, padding = 1 }, conv2d "c" { 3, { 5, 1 }, padding = { 2, 0 } }, conv2d "d" { 3, 2, stride = 2 },
+            conv2d "e" { 3, 3, padding = 1, groups = 3 }, reshape { 3, 9 }, linear "f" { 6 },
+            rotary { heads = 1 }, flatten {}, linear "out" { 3 } }]],
+        'loss "cross_entropy"', 'optimizer { "sgd", lr = 0.1 }', "train { updates = 3 }", "" }, "\n"))
+    local text = programs.gagen({ "kernels", path, "--target", "c" }).out
+    for _, name in ipairs { "conv2d_8x3x6x6_2x3x3", "conv2d_8x3x6x6_3x3x3", "conv2d_8x3x6x6_3x5x1",
+        "conv2d_8x3x3x3_3x2x2_by_2", "conv2d_8x3x3x3_1x3x3", "conv2d_dx_8x3x6x6_3x2x2_by_2", "rotary_8x3x6",
+        "rotary_8x3x6_back" } do
+        t.contains(text, " " .. name .. "(")
+    end
+    assert(not text:find "x%d_%d%(", text:match "[%w_]+x%d_%d%(")
+end)
+
 return tests

@@ -113,7 +113,7 @@ op "rotary" {
         local s = n.size
         return { flops = 3 * s.B * s.T * s.W, elements = 2 * s.B * s.T * s.W }
     end,
-    lower = "attention", half = "x y",
+    lower = "attention", half = "x y", detail = function(n) return n.attrs.back and "back" end,
     sample = [[function(x)
             return flatten {} (rotary { heads = 2, base = 7 } (reshape { 3, 8 } (linear "r" { 24 } (x))))
         end]],

@@ -87,6 +87,14 @@ local function backward(n, by_octets)
         tap_step = { step(1), step(2) }, parts = (parts(a, by_octets)) }
 end
 
+-- What the shape of the result does not say of a convolution: channels that a group reads, taps, and the stride.
+local function detail(channels, a)
+    local text = ("%dx%dx%d"):format(channels // a.groups, a.window[1], a.window[2])
+    local high, wide = a.stride[1], a.stride[2]
+    if high == 1 and wide == 1 then return text end
+    return text .. "_by_" .. high .. (wide ~= high and "x" .. wide or "")
+end
+
 op "conv2d" {
     doc = "each channel of y is bias + the sum over channels c of its group and taps (r, s) of weight[c, r, s] "
         .. "x[c, stride p + dilation r - padding, stride q + dilation s - padding], 0 outside x",
@@ -107,6 +115,7 @@ op "conv2d" {
     end,
     cost = cost, lower = "conv", helper = PLANES, block = "conv2d",
     gather = forward, rounds = true, half = "x weight y",
+    detail = function(n) return detail(n.attrs.channels, n.attrs) end,
     sample = [[function(x)
         local y = conv2d 'c' { 3, 2 } (reshape { 2, 3, 4 } (linear 'planes' { 24 } (x)))
         return flatten {} (y * y)
@@ -167,6 +176,7 @@ op "conv2d_dx" {
     end,
     internal = true, cost = cost, lower = "conv", helper = PLANES, block = "conv2d",
     gather = backward, rounds = true, half = "dy weight y",
+    detail = function(n) return detail(n.attrs.out, n.attrs) end,
 }
 
 op "conv2d_dw" {

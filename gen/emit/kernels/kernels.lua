@@ -291,16 +291,17 @@ local function op_name(node, own)
 end
 
 -- "linear_4096x768x3072": the operation with M, N, K of a product; for other nodes with the shape of the first result,
--- if it is an array.
-local function function_name(node, op)
+-- if it is an array, and the op's own detail, if it is no kernel of a device.
+local function function_name(node, op, launch)
     local y = graph.result(node)
     local shape = y.kind ~= "scalar" and graph.seen(node, node.signature.outs[1], y) or {}
     if op.gemm then
         local g = op.gemm(node)
         shape = { g.M, g.N, g.K }
     end
-    local own = op_name(node, node.op)
-    return #shape > 0 and own .. "_" .. table.concat(shape, "x") or own
+    local parts = { op_name(node, node.op), #shape > 0 and table.concat(shape, "x") or nil }
+    parts[#parts + 1] = not launch and op.detail and op.detail(node) or nil
+    return table.concat(parts, "_")
 end
 
 -- The text of a kernel's function, named `name`.
@@ -400,7 +401,7 @@ local function function_of(kernel, node, op, context)
     if not block then family, block = ops.place(ops.block(kernel, node, op, target), op) end
     local file = target.folder .. "/" .. family .. target.extension
     kernel.parameters = parameters(kernel, node, target)
-    local wanted = function_name(node, op)
+    local wanted = function_name(node, op, kernel.launch)
     local key = template_key(kernel, wanted, block, file, arguments, functions)
     local found = key and functions.by_arguments[key]
         or function_with(kernel, node, wanted, block, file, arguments, context)
