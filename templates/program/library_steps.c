@@ -86,7 +86,7 @@ int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
     return f ? GA_INPUT : 0;
 }
 
-//@ handler(name, half_sums, scattered, by_sum, divisor, groups, handlers)
+//@ set_handler(name)
 int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
     if (!p) return GA_INPUT;
     p->handler = f;
@@ -94,6 +94,7 @@ int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
     return 0;
 }
 
+//@ handler(name, half_sums, scattered, by_sum, divisor, groups, handlers)
 /* Multiplies elements of the gradient. */
 static void multiply_run(model *m, int64_t from, int64_t n, double by) {
     if (by == 1) return;

@@ -9,7 +9,7 @@
  *   library grad-resumed CYCLES FOLDER   the same, but loaded again inside the second cycle
  *   library dropped CYCLES FOLDER    own, behind micro-steps that are discarded and a full cycle that is
  *   library later CYCLES FOLDER      with accumulate { 4, later = { [1] = 3 } }: loaded again inside the second cycle
- *   library misuse | nothing | handler | whole | dict | measure | ranks | scaled | short | lost      print "ok"
+ *   library misuse | handler | whole | dict | measure | ranks | scaled | short | lost      print "ok"
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
@@ -152,58 +152,6 @@ static int later(looped **m, const looped_options *o, int64_t cycles, ga_err *e)
         if ((done > 0) != full) return ga_fail(e, GA_BUG, "step gives %d after micro-step %lld", done, (long long)k);
     }
     return 0;
-}
-
-static int ignores(void *context, ga_tensor *t) {
-    (void)context, (void)t;
-    return 0;
-}
-
-/* What is NULL and must not be is said. */
-static void nothing(looped *m) {
-    ga_err e = {0};
-    looped_batch b = batch_at(m, 0);
-    looped_metrics sums;
-    float d[BATCH * CLASSES] = {0};
-    static const char NO_MODEL[] = "the model is NULL, expected the one of looped_open";
-    FAILS(looped_open(NULL, NULL, &e), "open: the place for the model is NULL");
-    FAILS(looped_next(NULL, &b, &e), NO_MODEL);
-    FAILS(looped_next(m, NULL, &e), "next: the micro-batch is NULL");
-    FAILS(looped_backward(NULL, &b, &e), NO_MODEL);
-    FAILS(looped_backward(m, NULL, &e), "backward: the micro-batch is NULL");
-    FAILS(looped_backward_by_grad(NULL, &b, d, &e), NO_MODEL);
-    FAILS(looped_backward_by_grad(m, NULL, d, &e), "the micro-batch is NULL");
-    FAILS(looped_backward_by_grad(m, &b, NULL, &e), "d_output is NULL");
-    FAILS(looped_step(NULL, &e), NO_MODEL);
-    FAILS(looped_flush(NULL, &e), NO_MODEL);
-    FAILS(looped_cycle(NULL, &e), NO_MODEL);
-    FAILS(looped_validation_step(NULL, &b, &sums, &e), NO_MODEL);
-    FAILS(looped_validation_step(m, NULL, &sums, &e), "the micro-batch is NULL");
-    FAILS(looped_validation_step(m, &b, NULL, &e), "the place for the sums is NULL");
-    FAILS(looped_predict_step(NULL, &b, d, &e), NO_MODEL);
-    FAILS(looped_predict_step(m, NULL, d, &e), "the micro-batch is NULL");
-    FAILS(looped_forward_step(m, &b, NULL, &e), "the place for the output is NULL");
-    FAILS(looped_state_dict(NULL, false, NULL, NULL, &e), NO_MODEL);
-    FAILS(looped_state_dict(m, false, NULL, NULL, &e), "state_dict: the function is NULL");
-    FAILS(looped_load_state_dict(NULL, ignores, NULL, &e), NO_MODEL);
-    FAILS(looped_load_state_dict(m, NULL, NULL, &e), "load_state_dict: the function is NULL");
-    FAILS(looped_save(NULL, ".", &e), NO_MODEL);
-    FAILS(looped_load(NULL, "latest", &e), NO_MODEL);
-    FAILS(looped_load(m, NULL, &e), "load: the path is NULL");
-    FAILS(looped_all_gather(NULL, d, d, 1, GA_F32, &e), NO_MODEL);
-    FAILS(looped_all_gather(m, NULL, d, 1, GA_F32, &e), "gather: in is NULL, expected room for 1 values");
-    FAILS(looped_all_gather(m, d, NULL, 1, GA_F32, &e), "gather: out is NULL");
-    FAILS(looped_all_gather(m, d, d, 1, (ga_dtype)99, &e), "gather: type 99, expected GA_F32 to GA_U8");
-    FAILS(looped_reduce(NULL, d, 1, GA_F32, GA_SUM, -1, &e), NO_MODEL);
-    FAILS(looped_reduce(m, NULL, 1, GA_F32, GA_SUM, -1, &e), "reduce: buf is NULL");
-    FAILS(looped_reduce(m, d, 1, (ga_dtype)99, GA_SUM, -1, &e), "reduce: no type, expected F32 or F64");
-    FAILS(looped_reduce(m, d, 1, GA_F32, (ga_op)99, -1, &e), "reduce: operation 99, expected GA_SUM");
-    FAILS(looped_broadcast(NULL, d, 4, 0, &e), NO_MODEL);
-    FAILS(looped_broadcast(m, NULL, 4, 0, &e), "broadcast: buf is NULL");
-    FAILS(looped_least(NULL, 3, &e), NO_MODEL);
-    CHECK(looped_set_gradient_handler(NULL, NULL, NULL) == GA_INPUT && looped_root_device(NULL) == -1);
-    CHECK(looped_broadcast(m, NULL, 0, 0, &e) == 0 && looped_load(m, NULL, NULL) == GA_INPUT);
-    CHECK(own(m, 0, ACCUMULATE, &e) == 0); /* all that did no harm */
 }
 
 static void misuse(looped *m) {
@@ -497,8 +445,8 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
 
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(looped *m); } checks[] = {
-        {"misuse", misuse}, {"nothing", nothing}, {"handler", handler}, {"whole", whole}, {"dict", dict},
-        {"measure", measure}, {"ranks", ranks}, {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
+        {"misuse", misuse}, {"handler", handler}, {"whole", whole}, {"dict", dict}, {"measure", measure},
+        {"ranks", ranks}, {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
     ga_err e = {0};
     looped *m = NULL;
     if (argc < 2) return 2;

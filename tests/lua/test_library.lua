@@ -22,16 +22,17 @@ end
 
 local DRIVER = "tests/e2e/library.c"
 
--- The program, its library, and the driver of tests/e2e linked with it: { ..., drive = path }.
+-- The program, its library, and the driver of tests/e2e linked with it (how.driver: another one): { ..., drive = path }.
 local function build(t, name, text, how)
     local programs = t.load("tests/lua/programs.lua")(t)
     how = how or {}
     how.lib = true
     local p = programs.build(name, text, how)
-    p.drive = ("%s/drive_%s"):format(p.folder, host.sha256(host.read(DRIVER)):sub(1, 16))
+    local driver = how.driver or DRIVER
+    p.drive = ("%s/drive_%s"):format(p.folder, host.sha256(host.read(driver)):sub(1, 16))
     if not host.exists(p.drive) then
         local result = t.run { how.comm == "mpi" and "mpicc" or "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11",
-            "-I" .. p.folder, "-o", p.drive, DRIVER, p.folder .. "/liblooped.a", "-ljansson", "-lz", "-lm",
+            "-I" .. p.folder, "-o", p.drive, driver, p.folder .. "/liblooped.a", "-ljansson", "-lz", "-lm",
             "-pthread" }
         t.equal(result.status, 0, result.err)
     end
@@ -159,7 +160,11 @@ end)
 add("misuse is reported and does no harm", function(t)
     local programs, p = usual(t)
     drive(t, programs, p, "misuse", { bare = true })
-    drive(t, programs, p, "nothing", { bare = true })
+end)
+
+add("a pointer that is NULL and may not be is reported", function(t)
+    local programs, p = build(t, "library", spec(), { level = "-O1", driver = "tests/e2e/nothing.c" })
+    drive(t, programs, p, "", { bare = true })
 end)
 
 add("a gradient handler is called at boundaries", function(t)

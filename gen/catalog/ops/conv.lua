@@ -87,7 +87,7 @@ local function backward(n, by_octets)
         tap_step = { step(1), step(2) }, parts = (parts(a, by_octets)) }
 end
 
--- What the shape of the result does not say of a convolution: channels that a group reads, taps, and the stride.
+-- Channels that a group reads, taps, and the stride, which the shape of a convolution's result does not say.
 local function detail(channels, a)
     local text = ("%dx%dx%d"):format(channels // a.groups, a.window[1], a.window[2])
     local high, wide = a.stride[1], a.stride[2]

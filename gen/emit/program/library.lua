@@ -172,7 +172,7 @@ local function steps_text(g, config, context, header)
             "micro-batches and the boundary; part of library.c")) } },
         batch_section(g, name), backward_from,
         { "bodies", { name = name, has_by_grad = backward_from ~= false } },
-        handler_section(g, config, name),
+        handles(g) and { "set_handler", { name = name } }, handler_section(g, config, name),
         { "micro", { name = name } }, backward_by_grad,
         { "flush_step", { residues = g.residues, starts = late_starts(g) } },
         stops.stops_at_nonfinite and { "check_finite", { hopeless = stops.hopeless, at_least = stops.at_least } },
