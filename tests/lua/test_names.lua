@@ -101,6 +101,24 @@ add("a layer beside the common block changes no other name", function(t)
     t.contains(header, "real *out_weight;")
 end)
 
+-- Two layers of one input are one product, whose result the gradient of their pointwise ops reads in two places.
+add("an element of a pointwise kernel has the number of its array", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/names_elements/names.lua"
+    t.write(path, table.concat({
+        ('data { "csv", train = "%s/%s/data/tiny.csv", target = "last" }'):format(t.root, programs.folder()),
+        "batch (8)", [[model(function(batch)
+            local x = linear "in" { 16 } (batch.input)
+            return linear "out" { 3 } (silu {} (linear "gate" { 16 } (x)) * linear "up" { 16 } (x))
+        end)]], 'loss "cross_entropy"', 'optimizer { "sgd", lr = 0.1 }', "train { updates = 3 }", "" }, "\n"))
+    local text, found = programs.gagen({ "kernels", path, "--target", "c" }).out, {}
+    for element, array in text:gmatch "const real (x%d+b?) = [^;\n]-(in%d+)%[" do
+        t.equal(element:match "%d+", array:match "%d+", element)
+        found[#found + 1] = element
+    end
+    t.contains(table.concat(found, " "), "x1 x2 x2b")
+end)
+
 -- Kernels of the same result, of other channels, taps and strides.
 add("kernels of convolutions and rotary positions are named by what differs", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)

@@ -81,10 +81,11 @@ local function index_of(v, width, target)
     return ("(size_t)r * %d + %sj"):format(view.by_rows(v, width), v.offset > 0 and v.offset .. " + " or "")
 end
 
--- Lines that load each element that is read, and `shown`: the element of each input, as the kernel's comment shows it.
--- width: of the rows that the kernel goes along, or nil. few: how it moves neighbours at once, or nil.
-local function loads_of(node, type_name, read, width, few, target)
-    local lines, shown, number, count = {}, {}, {}, 0
+-- Lines that load each element that is read; `shown`: the element of each input, as the kernel's comment shows it; and
+-- `named`: x2 for the element of in2, where the input has another name. launch: a device keeps the inputs' names. width:
+-- of the rows that the kernel goes along, or nil. few: how it moves neighbours at once, or nil.
+local function loads_of(node, type_name, read, width, few, target, launch)
+    local lines, shown, named, taken, number, count = {}, {}, {}, {}, {}, 0
     for _, key in ipairs(node.signature.ins) do
         local t, v = node.ins[key], node.views[key]
         if not number[t] then
@@ -100,10 +101,13 @@ local function loads_of(node, type_name, read, width, few, target)
                 value = c_text.load(t, cast .. (few and few.element(key, array, t)
                     or ("%s[%s]"):format(array, v and index_of(v, width, target) or "i")))
             end
-            lines[#lines + 1] = ("const %s %s = %s;"):format(type_name, key, value)
+            local own = launch and key or "x" .. number[t]
+            while taken[own] do own = own .. "b" end       -- the same array, found by another view
+            taken[own], named[key] = true, expr.var(own)
+            lines[#lines + 1] = ("const %s %s = %s;"):format(type_name, own, value)
         end
     end
-    return lines, shown
+    return lines, shown, named
 end
 
 -- The names of statements without suffixes: { "silu", "mul_da" }.
@@ -149,10 +153,11 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     local late = target.late and graph.is_half(out) and not (width or kernel.can_add) and target.late(kernel, list, {})
     list = late or list
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
-    local loads, shown = loads_of(node, type_name, read, width, few, target)
+    local loads, shown, named = loads_of(node, type_name, read, width, few, target, kernel.launch)
     local spelling = target.spelling(dtype, nil, node.at, kernel.half)
     if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
-    local lines, value = statements.text(list, type_name, spelling)
+    local spelled = kernel.launch and list or statements.substitute(list, named)
+    local lines, value = statements.text(spelled, type_name, spelling)
     if kernel.can_add then
         lines[#lines + 1] = ("const real value = %s;"):format(value)
         value = "value"
