@@ -82,8 +82,8 @@ local function index_of(v, width, target)
 end
 
 -- Lines that load each element that is read; `shown`: the element of each input, as the kernel's comment shows it; and
--- `named`: x2 for the element of in2, where the input has another name. launch: a device keeps the inputs' names. width:
--- of the rows that the kernel goes along, or nil. few: how it moves neighbours at once, or nil.
+-- `named`: x2 for the element of in2, where the input has another name. launch: a device keeps the inputs' names.
+-- width: of the rows that the kernel goes along, or nil. few: how it moves neighbours at once, or nil.
 local function loads_of(node, type_name, read, width, few, target, launch)
     local lines, shown, named, taken, number, count = {}, {}, {}, {}, {}, 0
     for _, key in ipairs(node.signature.ins) do
