@@ -25,7 +25,7 @@ static void $fn($params) {
     _Alignas(64) real copy[$(tile.copy)], $(tile.panel)sums[WIDE * MOST], turned[COLUMNS * SIDE];
     int at[MOST + ROWS], to[MOST + ROWS];
     conv_reach reach[MOST];
-    conv_step steps[TERMS];
+    conv_item steps[TERMS];
     for (ga_tiles t = ga_tiles_begin(w, $(tile.blocks) * GROUPS * OUTS); ga_tile_next(&t);) {
         const int number = (int)(t.index / OUTS / GROUPS), g = (int)(t.index / OUTS % GROUPS);
         const int i0 = (int)(t.index % OUTS) * WIDE, i1 = i0 + WIDE < OUT ? i0 + WIDE : OUT;
@@ -253,7 +253,7 @@ static void $fn($params) {
     _Alignas(64) real copy[TALL * SPACE], panel[MOST * WIDE], rest[ROWS * COLUMNS];
     int at[MOST], from[MOST], counts[LISTS];
     conv_reach reach[MOST];
-    conv_step lists[LISTS * MOST];
+    conv_item lists[LISTS * MOST];
     for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * DOWN * ACROSS); ga_tile_next(&t);) {
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < OUT ? j0 + WIDE : OUT;
         const int k0 = (int)(t.index / ACROSS % DOWN) * TALL, tall = k0 + TALL < IN ? TALL : IN - k0;

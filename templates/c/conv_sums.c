@@ -2,9 +2,9 @@
 
 //@ conv_sums(rows, vectors)
 /* One term of sums: its elements as distances from those of the first. */
-typedef struct conv_step {
+typedef struct conv_item {
     int x, b;
-} conv_step;
+} conv_item;
 
 /* Sums of as many rows and columns as registers hold. The terms are `count` steps, `rounds` times over; from round to
  * round the elements move on by x_round and b_round.
@@ -12,7 +12,7 @@ typedef struct conv_step {
 typedef struct conv_sums {
     const real *x[$rows], *b;
     real *c[$rows];
-    const conv_step *steps;
+    const conv_item *steps;
     ptrdiff_t x_round, b_round;
     int count, rounds;
     bool more;
@@ -28,10 +28,10 @@ static inline __attribute__((always_inline)) void conv_sums_add(const conv_sums 
         UNROLL for (int v = 0; v < wide; v++)
             sum[r][v] = s->more ? vec_load(s->c[r] + v * VEC_LANES, v < wide - 1 ? VEC_LANES : last) : (vec){0};
     }
-    const conv_step *end = s->steps + s->count;
+    const conv_item *end = s->steps + s->count;
     ptrdiff_t from = 0;
     for (int round = 0; round < s->rounds; round++, from += s->x_round, b += s->b_round) {
-        for (const conv_step *step = s->steps; step < end; step++) {
+        for (const conv_item *step = s->steps; step < end; step++) {
             const ptrdiff_t at = from + step->x;
             const real *row = b + step->b;
             UNROLL for (int r = 0; r < rows; r++) {

@@ -8,7 +8,7 @@ static bool conv_differ(const conv_block *a, const conv_block *b) {
 
 /* For each tap the places that read inside the plane, as steps of sums (conv_sums) over the copy and rows of `columns`
  * elements; the last list has all places, and is the only one if `count` is 1. */
-static __attribute__((noinline)) void conv_find_lists(conv_step *lists, int *counts, int count, int most, const int *at,
+static __attribute__((noinline)) void conv_find_lists(conv_item *lists, int *counts, int count, int most, const int *at,
                                                       const conv_reach *reach, int places, int wide, int columns) {
     for (int tap = 0; tap < count; tap++, lists += most) {
         const int h = tap / wide, w = tap % wide;
@@ -16,7 +16,7 @@ static __attribute__((noinline)) void conv_find_lists(conv_step *lists, int *cou
         for (int p = 0; p < places; p++) {
             const conv_reach x = reach[p];
             if (tap < count - 1 && (h < x.h.first || h >= x.h.end || w < x.w.first || w >= x.w.end)) continue;
-            lists[counts[tap]++] = (conv_step){at[p], p * columns};
+            lists[counts[tap]++] = (conv_item){at[p], p * columns};
         }
     }
 }

@@ -45,14 +45,14 @@ static int conv_channels(int channels, int terms, int taps) {
 
 /* The steps of taps of so many channels (conv_sums), and their number; b has rows of `columns` elements, one for each
  * channel and tap of the part. */
-static __attribute__((noinline)) int conv_find_steps(conv_step *steps, const conv_reach *taps, const conv_block *block,
+static __attribute__((noinline)) int conv_find_steps(conv_item *steps, const conv_reach *taps, const conv_block *block,
                                                      const conv_part *part, int channels, int space, int columns) {
     const int all = part->h.taps * part->w.taps;
     int count = 0;
     for (int c = 0; c < channels; c++)
         for (int h = taps->h.first; h < taps->h.end; h++)
             for (int w = taps->w.first; w < taps->w.end; w++)
-                steps[count++] = (conv_step){
+                steps[count++] = (conv_item){
                     c * space + h * block->h.tap * block->next_row + w * block->w.tap * block->next_column,
                     (c * all + h * part->w.taps + w) * columns};
     return count;

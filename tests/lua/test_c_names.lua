@@ -81,7 +81,7 @@ add("a name that no type can have beside the library of C and the program is ref
             if same then assert(refused(name, files), ("%s: is not refused beside %s"):format(name, word)) end
         end
     end
-    for _, word in ipairs { "net", "hello", "conv_rows", "time_series", "gpt" } do
+    for _, word in ipairs { "net", "hello", "conv", "conv_rows", "time_series", "gpt" } do
         assert(not refused(word, files), word .. ": is refused")
     end
     for _, word in ipairs { "take", "measure", "flush" } do assert(refused(word, files), word .. ": is not refused") end
