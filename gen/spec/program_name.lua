@@ -5,8 +5,8 @@ local text = require "base.text"
 local program_name = {}
 
 -- The types, functions and variables that every program has.
-local OWN = "a adds arg argc argv b bytes e m none o p page role tensors w activations batch bf16 f16 field gradients "
-    .. "main model offsets out own parameters range ranges real saved step train views "
+local OWN = "a arg argc argv b e m o p role w activations batch bf16 f16 field gradients main model offsets out own "
+    .. "parameters range ranges real saved step train views "
 
 local TAKEN = text.KEYWORDS .. OWN .. c_names.LIBRARY:gsub("%s+", " ")
 

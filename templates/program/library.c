@@ -129,22 +129,23 @@ const $(name)_counters *$(name)_count($name *p) {
 
 //@ open(name, handles, divided)
 static int open_record($name **out, ga_err *e) {
+    $name *p;
 //% if handles then
     const size_t tensors = TENSORS, page = 4096;
-    const size_t bytes = sizeof($name) + 2 * BATCH_BYTES + tensors * (sizeof(ga_tensor) + GA_NAME_MAX) +
+    const size_t bytes = sizeof *p + 2 * BATCH_BYTES + tensors * (sizeof(ga_tensor) + GA_NAME_MAX) +
         FLAT * sizeof(float) + (OUTPUT + 1) * sizeof(real) + 8 * 64;
 //% else
     const size_t page = 4096;
 //% if divided then
-    const size_t bytes = sizeof($name) + 2 * BATCH_BYTES + LARGEST_TENSOR * (sizeof(float) + sizeof(real)) +
+    const size_t bytes = sizeof *p + 2 * BATCH_BYTES + LARGEST_TENSOR * (sizeof(float) + sizeof(real)) +
         (OUTPUT + 1) * sizeof(real) + 8 * 64;
 //% else
-    const size_t bytes = sizeof($name) + 2 * BATCH_BYTES + FLAT * sizeof(float) + (OUTPUT + 1) * sizeof(real) + 8 * 64;
+    const size_t bytes = sizeof *p + 2 * BATCH_BYTES + FLAT * sizeof(float) + (OUTPUT + 1) * sizeof(real) + 8 * 64;
 //% end
 //% end
     ga_arena a;
     GA_TRY(ga_arena_open(&a, "library", (bytes + page - 1) / page * page, e));
-    $name *p = ga_take(&a, sizeof *p, 64, e);
+    p = ga_take(&a, sizeof *p, 64, e);
     if (!p) return GA_BUG;
     p->own = ga_take(&a, BATCH_BYTES, 64, e);
     p->served = ga_take(&a, BATCH_BYTES, 64, e);
@@ -165,13 +166,13 @@ static int open_record($name **out, ga_err *e) {
 }
 
 int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
+    $name *p = NULL;
     const $(name)_options none = {0};
     if (!o) o = &none;
     if (!out) return ga_fail(e, GA_INPUT, "open: the place for the model is NULL");
     *out = NULL;
     if (o->seed > INT64_MAX)
         return ga_fail(e, GA_INPUT, "seed: %llu, expected at most 2^63 - 1", (unsigned long long)o->seed);
-    $name *p = NULL;
     int code = open_record(&p, e);
     if (code >= 0)
         code = $(name)_model_open(&p->m, &(ga_options){.data = o->data, .checkpoint = o->checkpoint,

@@ -125,7 +125,7 @@ add("kernels of convolutions and rotary positions are named by what differs", fu
     local path = programs.folder() .. "/names_conv/names.lua"
     t.write(path, table.concat({
         ('data { "csv", train = "%s/%s/data/tiny.csv", target = "last" }'):format(t.root, programs.folder()),
-        "batch (8)", [[model { linear "in" { 72 }, reshape { 2, 6, 6 }, conv2d "a" { 3, 3, padding = 1 },
+        'name "conv"', "batch (8)", [[model { linear "in" { 72 }, reshape { 2, 6, 6 }, conv2d "a" { 3, 3, padding = 1 },
             conv2d "b" { 3, 3, padding = 1 }, conv2d "c" { 3, { 5, 1 }, padding = { 2, 0 } }, conv2d "d" { 3, 2, stride = 2 },
             conv2d "e" { 3, 3, padding = 1, groups = 3 }, reshape { 3, 9 }, linear "f" { 6 },
             rotary { heads = 1 }, flatten {}, linear "out" { 3 } }]],
