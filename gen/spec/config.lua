@@ -364,11 +364,10 @@ local function name_of(given, path, default)
         fields, at = simple(given, path, "name")
         name = fields.name
     end
-    local obstacle = program_name.obstacle(name)
-    if obstacle then
-        local instead = given:has("name") and "" or ", by the word name or the name of the file"
-        diag.fail(at, "name: " .. obstacle .. instead, {})
-    end
+    local instead = given:has("name") and "" or ", by the word name or the name of the file"
+    local obstacle, of_library = program_name.obstacle(name), program_name.obstacle_of_library(name)
+    if obstacle then diag.fail(at, "name: " .. obstacle .. instead, {}) end
+    if of_library then diag.warn(at, "name: " .. of_library .. instead, {}) end
     return name
 end
 

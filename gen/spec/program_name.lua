@@ -4,21 +4,29 @@ local text = require "base.text"
 
 local program_name = {}
 
--- The types, functions and variables that every program has.
-local OWN = "a arg argc argv b e m o p role w activations batch bf16 f16 field gradients main model offsets out own "
-    .. "parameters range ranges real saved step train views "
+-- The types, functions and variables that every program has, and those that only its library has beside its type.
+local OWN = "a b e m o p w activations batch bf16 f16 field gradients main model offsets out own parameters range ranges "
+    .. "real saved step train views "
+local OF_LIBRARY = " arg argc argv role "
 
-local TAKEN = text.KEYWORDS .. OWN .. c_names.LIBRARY:gsub("%s+", " ")
+local TAKEN, TAKEN_IN_LIBRARY = text.KEYWORDS .. OWN, OF_LIBRARY .. c_names.LIBRARY:gsub("%s+", " ")
 
 --- The reason why a program cannot have this name, as a message; nil: it can.
 function program_name.obstacle(name)
     if not name:match "^[a-z][a-z0-9_]*$" or #name > 48 or name:find("__", 1, true) then
         return ("'%s': letters, digits and _ expected, a small letter first, no two _ together, at most 48"):format(
             name)
-    elseif TAKEN:find(" " .. name .. " ", 1, true) or name:find "_t$" then
+    elseif TAKEN:find(" " .. name .. " ", 1, true) then
         return ("'%s' is a word of C, or one that every program has: expected another"):format(name)
     elseif name:find "^ga_" or name == "ga" then
         return ("'%s': names with ga_ are those of the runtime, expected another"):format(name)
+    end
+end
+
+--- The reason why the library of a program of this name does not compile, as a message; nil: it does.
+function program_name.obstacle_of_library(name)
+    if TAKEN_IN_LIBRARY:find(" " .. name .. " ", 1, true) or name:find "_t$" then
+        return ("'%s' is a name of C: the library of the program (make lib) needs another"):format(name)
     end
 end
 

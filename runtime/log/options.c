@@ -205,28 +205,21 @@ static int check_owners(const bool *seen, ga_err *e) {
 enum { INSTEAD = 4, TRAINING = 8 };
 
 /* Refuses options of training beside one that does not train, and two of those. */
-static int check_training(const bool *seen, const char **instead, ga_err *e) {
+static int check_training(const bool *seen, ga_err *e) {
     static const char *const training[TRAINING] = {"cycles", "watch", "dump", "stop-micro", "run", "overfit", "plot",
                                                         "watch-kernels"},
-                     *const others[INSTEAD] = {"eval", "sample", "predict", "save-weights"};
-    *instead = NULL;
+                     *const instead[INSTEAD] = {"eval", "sample", "predict", "save-weights"};
+    const char *first = NULL;
     for (int i = 0; i < INSTEAD; i++) {
-        if (!given(seen, others[i])) continue;
-        if (*instead)
-            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, one of the two expected", others[i], *instead);
-        *instead = others[i];
+        if (!given(seen, instead[i])) continue;
+        if (first)
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, one of the two expected", instead[i], first);
+        first = instead[i];
     }
-    for (int i = 0; *instead && i < TRAINING; i++)
+    for (int i = 0; first && i < TRAINING; i++)
         if (given(seen, training[i]))
-            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i], *instead);
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i], first);
     return GA_OK;
-}
-
-/* Where nothing is trained --checkpoint is the folder that is searched, unless the parameters come from elsewhere. */
-static int check_searched(const ga_options *o, const char *instead, ga_err *e) {
-    if (!instead || !o->checkpoint || !(o->init || (o->resume && strcmp(o->resume, "latest") != 0))) return GA_OK;
-    return ga_fail(e, GA_INPUT, "--checkpoint: given beside --%s, which says itself what --%s takes",
-                   o->init ? "init" : "resume", instead);
 }
 
 typedef struct conflict {
@@ -241,9 +234,8 @@ static int check_together(const ga_options *o, const bool *seen, ga_err *e) {
         {"seed", "predict", "which draws nothing"}, {"seed", "save-weights", "which draws nothing"},
         {"profile", "save-weights", "which runs no kernel"}, {"check-finite", "save-weights", "which runs no kernel"},
         {"overfit", "resume", NO_CHECKPOINTS}, {"overfit", "checkpoint", NO_CHECKPOINTS}};
-    const char *instead;
     GA_TRY(check_owners(seen, e));
-    GA_TRY(check_training(seen, &instead, e));
+    GA_TRY(check_training(seen, e));
     for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
         if (given(seen, conflicts[i].option) && given(seen, conflicts[i].beside))
             return ga_fail(e, GA_INPUT, "--%s: given beside --%s, %s", conflicts[i].option, conflicts[i].beside,
@@ -251,7 +243,7 @@ static int check_together(const ga_options *o, const bool *seen, ga_err *e) {
     for (int i = 0; o->offline && i < OPTIONS; i++)
         if (seen[i] && options[i].field != AT(offline) && options[i].field != AT(help))
             return ga_fail(e, GA_INPUT, "--%s: given beside --offline, which only compiles kernels", options[i].name);
-    return check_searched(o, instead, e);
+    return GA_OK;
 }
 
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {

@@ -82,14 +82,6 @@ local function linker(t)
     end)
 end
 
--- Whether options say what is used without training, so that no folder of checkpoints is searched.
-local function names_its_own(options)
-    local given = {}
-    for i, word in ipairs(options) do given[word] = options[i + 1] or true end
-    local uses = given["--eval"] or given["--sample"] or given["--predict"] or given["--save-weights"]
-    return uses and (given["--init"] or (given["--resume"] or "latest") ~= "latest")
-end
-
 local json = dofile "tests/lua/json.lua"
 
 local UNPACK, BYTES = { F32 = "<f", F64 = "<d" }, { F32 = 4, F64 = 8 }
@@ -347,7 +339,7 @@ return function(t)
         if not quiet then command[#command + 1] = "--quiet" end
         if not checkpoint then
             checkpoint = t.temp()
-            if not names_its_own(o) then table.move({ "--checkpoint", checkpoint }, 1, 2, #command + 1, command) end
+            table.move({ "--checkpoint", checkpoint }, 1, 2, #command + 1, command)
         end
         command.env = environment(o.env or { "GAGEN_TIMEOUT=300" })
         local result = t.run(command)

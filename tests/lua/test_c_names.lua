@@ -1,5 +1,5 @@
--- Names of programs and of fields beside those of C, of the runtime and of the emitted code: those that would not
--- compile are refused.
+-- Names of programs and of fields beside those of C, of the runtime and of the emitted code: gagen refuses those that
+-- would not compile, and warns of those with which only the library would not.
 local field_name = require "spec.field_name"
 local library = require "emit.program.library"
 local ordered = require "base.ordered"
@@ -43,7 +43,7 @@ local function colliding(t, folder, flags, words)
     return list.keys
 end
 
--- The files of the program as they would be with another name, and whether gagen refuses that name.
+-- The files of the program as they would be with another name, and whether gagen refuses that name or warns of it.
 local function files_of(folder)
     local files = ordered.map()
     for _, path in ipairs(host.list(folder)) do
@@ -55,14 +55,14 @@ local function files_of(folder)
     return files
 end
 
-local function refused(name, files)
-    if program_name.obstacle(name) then return true end
+local function noticed(name, files)
+    if program_name.obstacle(name) or program_name.obstacle_of_library(name) then return true end
     local renamed = ordered.map()
     for path, text in files:each() do renamed:set((path:gsub(NAME, name)), (text:gsub(NAME, name))) end
-    return not pcall(library.check_names, { name = name, path = "spec.lua" }, renamed)
+    return library.clash(name, renamed) ~= nil
 end
 
-add("a name that no type can have beside the library of C and the program is refused", function(t)
+add("a name that no type can have beside the library of C and the program is refused or warned of", function(t)
     local folder, flags = program(t)
     local words, files = ordered.map(), files_of(folder)
     add_words(words, whole_text(t, folder, flags))
@@ -74,17 +74,17 @@ add("a name that no type can have beside the library of C and the program is ref
     local face = files:get(NAME .. ".h") .. files:get "model.h"
     for _, word in ipairs(wrong) do
         local own = word:sub(1, #NAME) == NAME
-        if not own then assert(refused(word, files), word .. ": is not refused") end
+        if not own then assert(noticed(word, files), word .. ": is not noticed") end
         for at in (own and "" or word):gmatch "()_" do
             local name, suffix = word:sub(1, at - 1), word:sub(at)
             local same = face:find(NAME .. suffix .. "%f[^%w_]")
-            if same then assert(refused(name, files), ("%s: is not refused beside %s"):format(name, word)) end
+            if same then assert(noticed(name, files), ("%s: is not noticed beside %s"):format(name, word)) end
         end
     end
     for _, word in ipairs { "net", "hello", "conv", "conv_rows", "time_series", "gpt" } do
-        assert(not refused(word, files), word .. ": is refused")
+        assert(not noticed(word, files), word .. ": is noticed")
     end
-    for _, word in ipairs { "take", "measure", "flush" } do assert(refused(word, files), word .. ": is not refused") end
+    for _, word in ipairs { "take", "measure", "flush" } do assert(noticed(word, files), word .. ": is not noticed") end
 end)
 
 add("no function of the library hides its type behind a name that a program may have", function(t)
@@ -95,10 +95,26 @@ add("no function of the library hides its type behind a name that a program may 
             for body in ("\n" .. text):gmatch "\n(%l[^\n]*%b().-\n)%f[\n}]" do
                 for word in (body:match "^(.*)@" or ""):gmatch "%f[%w_.>](%l[%l%d_]*)%f[^%w_]" do
                     local type = word:find "^digits_mlp" or word:find "^ga_"
-                    assert(type or refused(word, files), ("%s: %s\n%s"):format(path, word, body))
+                    assert(type or noticed(word, files), ("%s: %s\n%s"):format(path, word, body))
                 end
             end
         end
+    end
+end)
+
+add("a program with a name of C trains, with a warning about its library", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/round.lua"
+    t.write(path, assert(host.read "specs/digits_mlp.lua"))
+    local folder = t.temp()
+    local made = programs.gagen { path, "-o", folder }
+    t.equal(made.status, 0, made.err)
+    t.contains(made.err, "round.lua: warning: name: 'round' is a name of C: the library of the program (make lib) needs "
+        .. "another, by the word name or the name of the file\n")
+    local flags = host.read(folder .. "/Makefile"):match "\nFLAGS = (.-[^\\])\n":gsub("\\\n", "")
+    for _, file in ipairs { "step.c", "model.c", "main.c", "predict.c" } do
+        local compiled = t.shell(("cd %s && cc %s -Werror -fsyntax-only %s"):format(folder, flags, file))
+        t.equal(compiled.status, 0, file .. "\n" .. compiled.err)
     end
 end)
 

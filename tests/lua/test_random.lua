@@ -37,7 +37,7 @@ end
 
 add("an element is dropped by seed, name, iteration, cycle, row and element", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = with_probes(programs.build("random_draws", spec(), PROBE))
+    local p = with_probes(programs.build("random", spec(), PROBE))
     local checkpoint = t.temp()
     programs.train(p, { "--cycles", 2, "--checkpoint", checkpoint })
     local runs = {
@@ -89,7 +89,7 @@ add("an evaluation drops nothing", function(t)
     end
     local without = spec():gsub("dropout%b(),", ""):gsub("dropout %b{},", "")
     t.equal(without:find("dropout"), nil)
-    t.equal(loss("random_draws", spec()), loss("random_none", without))
+    t.equal(loss("random", spec()), loss("random_none", without))
 end)
 
 add("dropout(0) is no kernel", function(t)

@@ -354,10 +354,10 @@ class Case:
         os.makedirs(folder + "/data")
         with open(folder + "/data/rows.csv", "w") as f:
             f.write("".join(",".join(map(repr, x)) + f",{y}\n" for x, y in rows()))
-        with open(folder + "/random_spec.lua", "w") as f:
+        with open(folder + "/random.lua", "w") as f:
             f.write(self.text)
         mpi = ["COMM=mpi"] if self.mode != "none" else []
-        run([GAGEN, folder + "/random_spec.lua", "-o", folder + "/out"])
+        run([GAGEN, folder + "/random.lua", "-o", folder + "/out"])
         run(["make", "-s", "-C", folder + "/out", "CFLAGS=-O1 -Werror", "train"] + mpi)
         launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(self.ranks)]
         train = (launch if mpi else []) + [folder + "/out/train", "--quiet", "--threads", str(self.draw.randint(1, 3))]

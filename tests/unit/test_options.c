@@ -80,8 +80,6 @@ static void refusals(void **state) {
         {"--eval --cycles 3", "--cycles: given beside --eval, which does not train"},
         {"--predict a --out b.npy --seed 3", "--seed: given beside --predict, which draws nothing"},
         {"--save-weights w --profile", "--profile: given beside --save-weights, which runs no kernel"},
-        {"--sample 3 --init i --checkpoint c", "--checkpoint: given beside --init, which says itself what --sample"},
-        {"--eval --resume 001 --checkpoint c", "--checkpoint: given beside --resume, which says itself what --eval"},
         {"--offline sm_90a --threads 2", "--threads: given beside --offline, which only compiles kernels"},
         {"more", "'more': not an option"},
         {"--", "'--': not an option"},

@@ -279,21 +279,26 @@ end
 -- Files that are compiled without the library.
 local APART = { "main.c", "predict.c", "example.c", "train_watch.c", "compared.c" }
 
---- Refuses a program whose library has a name that its kernels or others of its functions have.
-function library.check_names(config, files)
-    local name = config.name
+--- The name that the program's library has and its kernels or others of its functions have too, and the path of the file
+--- with the other one; nil: there is none. files: those of the program.
+function library.clash(name, files)
     local face = files:get(name .. ".h")
-    if not face then return end
+    if not face then return nil end
     face = face .. files:get "model.h"
     for path, page in files:each() do
         local beside = path:find "^[%w_]+%.c$" and not ordered.find(APART, path) or path == "model.h"
             or path:find "^runtime/.*%.h$"
         local clash = beside and program_name.clash(name, face, page)
-        if clash then
-            local complaint = "name: '%s': %s has a %s of its own: choose another name"
-            diag.fail(config.path, complaint:format(name, path, clash), {})
-        end
+        if clash then return clash, path end
     end
+end
+
+--- Warns of a program whose library would not compile for its name.
+function library.check_names(config, files)
+    local clash, path = library.clash(config.name, files)
+    if not clash then return end
+    diag.warn(config.path, ("name: '%s': %s has a %s of its own: the library of the program (make lib) needs another name")
+        :format(config.name, path, clash), {})
 end
 
 return library
