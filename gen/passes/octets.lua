@@ -134,11 +134,13 @@ function Copies:copy(op, x, node, attrs, name)
     return copy
 end
 
--- The value of f32 that a node only rounds to t, if there is one: a copy by octets rounds, too.
+-- The value of f32 that a node only rounds to t, if there is one: a copy by octets rounds, too. One with other axes, as
+-- behind it a reshape gave it those of t, is rounded first.
 local function rounded_from(t)
     local list = t.def and t.def.statements
     local x = list and #list == 1 and list[1][2].op == "var" and t.def.ins[list[1][2].name]
-    return x and #ordered.keys(t.def.views) == 0 and x.dtype == "f32" and x.kind ~= "scalar" and x or nil
+    if not x or x.dtype ~= "f32" or #ordered.keys(t.def.views) > 0 then return nil end
+    return graph.shape_text(x.shape) == graph.shape_text(t.shape) and x or nil
 end
 
 -- t in the other order, for a node that reads it: a copy made before, in the same body or ahead of all loops of the

@@ -1,6 +1,7 @@
 -- Convolutions on tensor cores (templates/cuda/conv_tensor.cu) on the device library, which runs their instructions as
 -- PTX describes them; its copies land as late as they may.
 local devices = dofile "tests/lua/devices.lua"
+local ordered = require "base.ordered"
 local open, checked = devices.open, devices.checked
 
 local tests = {}
@@ -185,6 +186,35 @@ add("layers of a loop, a frozen one and one for planes of two sizes are those of
     local tensor, threads = forms_of(p)
     t.equal(tensor.conv2d or tensor.conv2d_dx, nil)
     t.equal(threads.conv2d, 4)
+end)
+
+-- Rows of a batch that a reshape makes planes of: a copy by octets must not take the f32 of other axes in their place.
+local RESHAPED = [[
+data      %s
+batch     (4)
+model     (function(batch)
+    local x = conv2d "c" { 32, 3, padding = 1 } (reshape %s (batch.input))
+    return linear "out" { 10 } (flatten {} (maxpool2d { 4 } (x)))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 2, seed = 3 }
+precision "bf16"
+]]
+
+add("planes that a reshape makes of rows, or of other planes, are those of the C target", function(t)
+    local programs, environment = open(t)
+    t.load("tests/lua/formats.lua")(t).cifar_files()
+    programs.write_sines("wide_rows.csv", 8, 192)
+    for name, words in ordered.each { rows = { '{ "csv", train = "wide_rows.csv", target = "last" }', "{ 3, 8, 8 }" },
+        planes = { '{ "cifar10", train = "formats/cifar_*.bin" }', "{ 12, 16, 16 }" } } do
+        local text = RESHAPED:format(table.unpack(words))
+        local device = programs.build("tensor_conv_reshaped_" .. name, text .. 'target "cuda"\n')
+        local oracle = programs.build("tensor_conv_reshaped_" .. name .. "_c", text)
+        t.equal((forms_of(device)).conv2d, 1)
+        programs.close(programs.dump(device, { "--cycles", 1, env = environment(devices.light(t, 1)) }),
+            programs.dump(oracle, { "--cycles", 1 }), 2 * U.bf16, { "parameters", "gradients" }, programs.distance)
+    end
 end)
 
 -- === tiles =======================================================================================
