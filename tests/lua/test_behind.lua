@@ -172,6 +172,31 @@ add("a result of bf16 is rounded once, in a row or where it is computed", functi
     t.contains(host.read(same.folder .. "/kernels.c"), "f16_narrow((f16_rounded(value) < 0.0f ? 0.0f")
 end)
 
+-- A gradient is there already when a norm and a batchnorm add theirs: both ops read what another one reads, too.
+MODELS.added = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (37)
+model (function(batch)
+    local x = linear "in" { 60 } (batch.input)
+    local y = reshape { 5, 12 } (linear "between" { 60 } (rmsnorm "r" {} (x) + tanh {} (x)))
+    y = reshape { 5, 12 } (linear "again" { 60 } (flatten {} (layernorm "n" {} (y) + sin {} (y))))
+    return linear "out" { 3 } (flatten {} (batchnorm "b" { rows = 37 } (y) + sigmoid {} (y)))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
+add("norms add their gradient in bf16 to the one that is there", function(t)
+    local exact, programs = build(t, "f32", "x86-64-v3", nil, "added", MODELS.added)
+    local p = build(t, "bf16", "x86-64-v3", nil, "added", MODELS.added)
+    local text = host.read(p.folder .. "/step.c")
+    for _, op in ipairs { "batchnorm_dx", "norm_dx" } do t.match(text, "    " .. op .. "_[%dx]+%([^;]*%strue%);") end
+    local function dump(program) return programs.dump(program, { "--cycles", 1 }) end
+    programs.close(dump(p), dump(exact), 0.05, { "gradients" }, programs.distance)
+end)
+
 -- Behind products stand dropouts, alone and with a residual behind them, on tensor cores and by threads (10 columns), of
 -- whole vectors of eight and of others; each row of the batch has five of a product, or one. One is read twice.
 MODELS.drops = [[

@@ -82,12 +82,12 @@ function c_behind.of_rounded(kernel, to, place)
 end
 
 --- The text that computes element `at` of a kernel's result, whose value before what stands behind it is `value`, and
---- stores it in `to`, an element of a row that is rounded to bf16 as a whole; nil: results are rounded one by one. The
---- second value is the name of the result's parameter.
+--- stores it in `to`, an element of a row that is rounded to bf16 as a whole; nil: results are rounded one by one, as
+--- where they may be added to what is there. The second value is the name of the result's parameter.
 function c_behind.in_row(kernel, dtype, to)
     local node = kernel.node
     local t, name = behind.result(node)
-    if not graph.is_half(t) or node.behind and node.behind.both then return nil end
+    if not graph.is_half(t) or kernel.can_add or node.behind and node.behind.both then return nil end
     local list = c.late(kernel, node.behind and node.behind.statements or { { "value", expr.var "value" } }, COMPUTED)
     if not list then return nil end
     local lines, value = {}, "value"
