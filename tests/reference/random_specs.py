@@ -1,11 +1,12 @@
 """Random specs against PyTorch: models of random layers, a random loss, optimizer with groups and schedule,
-accumulation, clip, recompute, chunked logits and mode of ranks. A program trains three cycles, PyTorch does the same in f64 from the same first values, and each parameter
-must agree.
+accumulation, clip, recompute, chunked logits and mode of ranks. A program trains three cycles, PyTorch does the same in
+f64 from the same first values, and each parameter must agree. In 16 bits it trains one cycle, and the gradient of each
+parameter must point where that of f64 does.
 
-    python3 tests/reference/random_specs.py FIRST LAST [cuda] [f32]
+    python3 tests/reference/random_specs.py FIRST LAST [cuda] [f32|bf16|f16] [MARCH...]
 
 tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has; `f32`: programs
-in f32 and with more rows and columns, else in f64. Needs torch and safetensors, gagen in out/, and mpirun. Prints a line
+in f32 and with more rows and columns, as in 16 bits, else in f64; MARCH: the profiles, in turn. Needs torch and safetensors, gagen in out/, and mpirun. Prints a line
 per seed: "ok", or what was found; a spec that is not ok stays in out/random_specs. Exit 1 if one is not ok. No part of
 `make test`."""
 import math
@@ -21,8 +22,10 @@ from safetensors.torch import load_file
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GAGEN, WORK = ROOT + "/out/gagen", ROOT + "/out/random_specs"
-CUDA, F32 = "cuda" in sys.argv[3:], "f32" in sys.argv[3:]
-WIDTH, CLASSES, CYCLES = 48 if F32 else 16, 3, 3
+CUDA, WORDS = "cuda" in sys.argv[3:], [word for word in sys.argv[3:] if word != "cuda"]
+PRECISION = WORDS.pop(0) if WORDS and WORDS[0] in ("f32", "bf16", "f16") else "f64"
+F32, HALF = PRECISION != "f64", PRECISION in ("bf16", "f16")
+WIDTH, CLASSES, CYCLES = 48 if F32 else 16, 3, 1 if HALF else 3
 BATCHES = [2, 3, 5, 8, 16, 33, 64, 70] if F32 else [2, 3, 5, 8]     # rows of a micro-batch
 OUTS = [3, 5, 8, 16, 24, 33, 64, 100] if F32 else [3, 5, 8, 12, 16]  # values that a linear layer gives
 PLANES = [2, 3, 8, 16, 20] if F32 else [2, 3, 4, 6]                 # and planes of a convolution
@@ -30,6 +33,7 @@ SHAPES = [[48], [4, 12], [6, 8], [3, 4, 4], [12, 2, 2]] if F32 else [[16], [4, 4
 ROWS = 12 * CYCLES * BATCHES[-1]
 BOUND = 5e-4 if F32 else 1e-7       # of the greatest change of a parameter; in f32 also what PyTorch rounds, 5 times
 NOISE = 1e-5 if F32 else 1e-12     # a gradient that is smaller is rounding alone: a rule may make any step of it
+AWAY = 0.15     # in 16 bits: of the norm of a gradient; small beside all gradients, it is rounding alone
 
 UNARY = {
     "relu {}": F.relu, "tanh {}": torch.tanh, "sigmoid {}": torch.sigmoid, "silu {}": F.silu, "gelu {}": F.gelu,
@@ -324,12 +328,15 @@ class Case:
     """A random spec, its program's parameters and PyTorch's."""
 
     def __init__(self, seed):
-        draw = self.draw = random.Random(seed)
+        draw, self.seed = random.Random(seed), seed
+        self.draw = draw
         self.body = Body(draw, [0])
         self.output, _ = self.body.model()
         self.micro, self.batch = draw.randint(1, 4), draw.choice(BATCHES)
         self.optimizer, self.make_optimizer = optimizer_of(draw, self.body.lines)
         self.clip = draw.choice(["", "", "(0.1)", "{ value = 0.01 }"])
+        if HALF:
+            self.clip = ""
         self.loss, self.total, self.weight = loss_of(draw, self.batch)
         self.gamma = draw.choice([1, 1, 0.5])
         memory = ", ".join(['recompute = { "*" }'] * (draw.random() < 0.3)
@@ -345,7 +352,7 @@ class Case:
                      f"loss       {self.loss}\noptimizer  {self.optimizer}\n"
                      + f'schedule   {{ "exponential", gamma = {self.gamma} }}\n' * (self.gamma < 1)
                      + f"clip       {self.clip}\n" * bool(self.clip) + f"memory     {{ {memory} }}\n" * bool(memory)
-                     + f'precision  "{"f32" if F32 else "f64"}"\nparallel   "{self.mode}"\n'
+                     + f'precision  "{PRECISION}"\nparallel   "{self.mode}"\n'
                      f'target     "{"cuda" if CUDA else "c"}"\n'
                      f"train      {{ updates = 50, seed = {seed + 1} }}\n")
 
@@ -356,17 +363,21 @@ class Case:
             f.write("".join(",".join(map(repr, x)) + f",{y}\n" for x, y in rows()))
         with open(folder + "/random.lua", "w") as f:
             f.write(self.text)
-        mpi = ["COMM=mpi"] if self.mode != "none" else []
-        run([GAGEN, folder + "/random.lua", "-o", folder + "/out"])
-        run(["make", "-s", "-C", folder + "/out", "CFLAGS=-O1 -Werror", "train"] + mpi)
+        words = ["COMM=mpi"] if self.mode != "none" else []
+        built = ROOT + "/out/.build/libruntime.a"
+        if not words and not CUDA and os.path.exists(built):     # what `make for-test` has compiled
+            words = ["SOURCES=", f"LIBS={built} -ljansson -lz -lm -ldl"]
+        march = ["--march", WORDS[self.seed % len(WORDS)]] if WORDS else []
+        run([GAGEN, folder + "/random.lua", "-o", folder + "/out"] + march)
+        run(["make", "-s", "-C", folder + "/out", "CFLAGS=-O1 -Werror", "train"] + words)
         launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(self.ranks)]
-        train = (launch if mpi else []) + [folder + "/out/train", "--quiet", "--threads", str(self.draw.randint(1, 3))]
+        train = (launch if self.mode != "none" else []) + [folder + "/out/train", "--quiet", "--threads", str(self.draw.randint(1, 3))]
         first, dump = folder + "/first.safetensors", folder + "/dump"
         run(train + ["--cycles", str(CYCLES), "--save-init", first, "--dump", dump, "--checkpoint", folder + "/saved"])
-        return load_file(first), load_file(dump + "/parameters.safetensors")
+        return load_file(first), load_file(dump + ("/gradients" if HALF else "/parameters") + ".safetensors")
 
     def expected(self, first, kind=torch.float64):
-        """The same by torch, and the greatest gradient of each parameter."""
+        """The same by torch, and the greatest gradient of each parameter; in 16 bits the gradients."""
         p = {k: v.to(kind).clone().requires_grad_(True) for k, v in first.items() if k.endswith((".weight", ".bias"))}
         optimizer, at = self.make_optimizer(p), 0
         x = torch.tensor([x for x, _ in rows()], dtype=kind)
@@ -381,6 +392,8 @@ class Case:
                 self.body.run(p, values)
                 (self.total(values[self.output], y[start:start + self.batch]) / weight).backward()
             at += rows_of_cycle
+            if HALF:
+                return {k: v.grad for k, v in p.items() if v.grad is not None}, None
             for k, v in p.items():      # no gradient: nothing reads the parameter, or it is frozen
                 most[k] = max(most[k], v.grad.abs().max().item() if v.grad is not None else 0)
             if "value" in self.clip:
@@ -396,6 +409,8 @@ class Case:
         """None, or what differs."""
         first, last = self.trained(folder)
         expected, gradient = self.expected(first)
+        if HALF:
+            return self.compare_gradients(last, expected)
         rounded = self.expected(first, torch.float32)[0] if F32 else expected
         for name, value in expected.items():
             off = (last[name].double() - value).abs().max().item()
@@ -404,6 +419,20 @@ class Case:
             if gradient[name] > NOISE and not off <= max(BOUND * max(change, 1e-6), 5 * own):
                 return f"{name} differs by {off:.3g}, its change is {change:.3g}, PyTorch rounds {own:.3g}"
         return None
+
+
+    @staticmethod
+    def compare_gradients(found, expected):
+        """None, or the gradient that is farthest from the expected one, all in the scale of the program's."""
+        names = [k for k in expected if k in found]
+        inner = sum((found[k].double() * expected[k]).sum().item() for k in names)
+        whole = sum(expected[k].square().sum().item() for k in names)
+        away = {k: (found[k].double() * whole / inner - expected[k]).norm().item() for k in names}
+        worst = max(names, key=lambda k: away[k] / (expected[k].norm().item() + 0.01 * math.sqrt(whole)))
+        size = expected[worst].norm().item()
+        if away[worst] <= AWAY * (size + 0.01 * math.sqrt(whole)):
+            return None
+        return f"the gradient of {worst}, of norm {size:.3g} among {math.sqrt(whole):.3g}, is {away[worst]:.3g} away"
 
 
 def rows():
