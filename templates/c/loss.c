@@ -188,6 +188,9 @@ static void $fn($params) {
             total /= weight;
             weight = 1;
         }
+//% if weighted then
+        if (micro->training && weight == 0) total = 0; /* label smoothing: classes without weight have losses */
+//% end
 //% end
         sums[SUM_LOSS] += total;
         sums[SUM_WEIGHT] += weight;

@@ -140,6 +140,19 @@ add("a micro-step whose classes all have weight 0 does not count", function(t)
     end
 end)
 
+-- With label smoothing these two targets have losses, of the part that is spread over class 0.
+add("nor do the losses that label smoothing gives it", function(t)
+    local rows, event = first_cycle(t, "micro_smooth", "losses_class.csv", 3,
+        '{ "cross_entropy", weight = "micro", class_weights = { 1, 0, 0 }, label_smoothing = 0.25 }')
+    local total, weight = 0, 0
+    for i = 5, ROWS do
+        local loss, w = cross_entropy(rows[i], class(i), { weights = { 1, 0, 0 }, smoothing = 0.25 })
+        total, weight = total + loss, weight + w
+    end
+    t.equal(event.weight, 1)
+    near(t, event.loss, total / weight)
+end)
+
 add("targets of which none counts are refused", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/losses_none.lua"
