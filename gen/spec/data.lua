@@ -313,7 +313,9 @@ function data.check_ignored(d, ignore)
     end
 end
 
-local WHOLE_TYPES = "I64, I32, I16, I8, U64, U32, U16, U8 or BOOL"
+-- The types of whole numbers that files of arrays have, and the names of types in .npy where they differ from ours.
+local WHOLE_TYPES = { npy = "<i4, <i8, <u1 or <u2", tensors = "I64, I32, I16, I8, U64, U32, U16, U8 or BOOL" }
+local NPY_NAMES = { F32 = "<f4", F64 = "<f8" }
 
 --- Refuses targets that are no class numbers, with the reason: the first such value of a csv, or the type of an array.
 function data.check_classes(d)
@@ -326,7 +328,8 @@ function data.check_classes(d)
         elseif not reason and not f.odd then
             local file = (source.targets or source.files)[1].path
             reason = ("%s: the target%s has the type %s, expected %s: class numbers"):format(file,
-                f.file_name and " '" .. f.file_name .. "'" or "", f.element, WHOLE_TYPES)
+                f.file_name and " '" .. f.file_name .. "'" or "", d.kind == "npy" and NPY_NAMES[f.element] or f.element,
+                WHOLE_TYPES[d.kind])
         end
     end
     diag.fail(d.at, ("data: %s, whole, from 0 to 2^31-1: number the classes so, or take a loss of real targets, such "

@@ -199,11 +199,11 @@ static int refuse_header(const ga_stream *s, const layout *l, int64_t version, g
     if (version != expected)
         return ga_fail(e, GA_INPUT, "%s: token file of version %lld, expected %lld", s->path,
                        (long long)version, (long long)expected);
-    if (l->tokens < 1 || s->bytes != l->header + l->tokens * l->width)
-        return ga_fail(e, GA_INPUT,
-                       "%s: the header says %lld tokens, the file has bytes for %lld: it is cut off "
-                       "or damaged",
-                       s->path, (long long)l->tokens, (long long)(s->bytes - l->header) / l->width);
+    const int64_t bytes = s->bytes - l->header, part = bytes % l->width;
+    if (l->tokens < 1 || bytes != l->tokens * l->width)
+        return ga_fail(e, GA_INPUT, "%s: the header says %lld tokens, the file has bytes for %lld%s: it is cut off "
+                       "or damaged", s->path, (long long)l->tokens, (long long)(bytes / l->width),
+                       part ? " and a part of one" : "");
     return GA_OK;
 }
 

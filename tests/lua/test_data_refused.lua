@@ -121,10 +121,10 @@ local CASES = {
     { '"csv", train = "wrong/big_class.csv", header = true', "data: @big_class.csv:2: the target is 4000000000, "
         .. "expected a class number" },
     { '"csv", train = "wrong/two/*.csv"', "data: @two/b.csv:2: the target is 2.5, expected a class number" },
-    { '"npy", train = { "wrong/x.npy", "wrong/floats.npy" }', "data: @floats.npy: the target has the type F32, "
-        .. "expected I64, I32, I16, I8, U64, U32, U16, U8 or BOOL: class numbers, whole, from 0 to 2^31-1" },
+    { '"npy", train = { "wrong/x.npy", "wrong/floats.npy" }', "data: @floats.npy: the target has the type <f4, "
+        .. "expected <i4, <i8, <u1 or <u2: class numbers, whole, from 0 to 2^31-1" },
     { '"tensors", train = "wrong/floats.safetensors", target = "y"', "data: @floats.safetensors: the target 'y' has "
-        .. "the type F64, expected I64" },
+        .. "the type F64, expected I64, I32, I16, I8, U64, U32, U16, U8 or BOOL: class numbers" },
     { '"tensors", train = "wrong/bool.safetensors", target = "y"', "data: @bool.safetensors: tensor 'mask': row 2, "
         .. "element 3: byte 2 found, a BOOL is 0 or 1" },
     { '"csv", train = "wrong/names.csv"', "data: @names.csv:1: column 1: found 'a', expected a finite decimal "

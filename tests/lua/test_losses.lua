@@ -170,6 +170,13 @@ add("targets of which none counts are refused", function(t)
             .. "counts: expected others"):format(target, target, target))
     end
     t.equal(check(2, 1).status, 0)
+    local formats = t.load("tests/lua/formats.lua")(t)
+    t.write(programs.folder() .. "/data/losses_x.npy", formats.npy("<f4", "<f", { 2, 1 }, { 0, 1 }))
+    t.write(programs.folder() .. "/data/losses_none.npy", formats.npy("<i4", "<i4", { 2 }, { -100, -100 }))
+    t.write(path, 'data { "npy", train = { "losses_x.npy", "losses_none.npy" } } batch (2) model { linear "f" { 3 } }\n'
+        .. 'loss "cross_entropy" optimizer { "sgd", lr = 1 } train { updates = 1 }\n')
+    t.contains(programs.gagen { "check", path }.err, "loss: ignore is -100, targets are all -100, and none of them "
+        .. "counts: expected others")
 end)
 
 local REAL = {

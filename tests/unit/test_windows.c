@@ -198,10 +198,12 @@ static void token_refusals(void **state) {
         {20240520, 1, 6, 7, 2, 0, "the header says 6 tokens, the file has bytes for 7"},
         {20240520, 1, 0, 0, 2, 0, "the header says 0 tokens"},
         {20240520, 1, 0xffffffff, 7, 2, 0, "the header says 4294967295 tokens"},
-        {20240520, 1, 7, 7, 2, 1, "the header says 7 tokens, the file has bytes for 6"},
+        {20240520, 1, 7, 7, 2, 1, "the header says 7 tokens, the file has bytes for 6 and a part of one: it is"},
+        {20240520, 1, 7, 7, 2, -1, "the header says 7 tokens, the file has bytes for 7 and a part of one: it is"},
+        {20240801, 7, 7, 7, 4, -3, "the header says 7 tokens, the file has bytes for 7 and a part of one: it is"},
         {20240801, 7, 8, 8, 4, 0, "token 4294967295 at place 7, expected 0..2147483646"},
     };
-    unsigned char data[2048];
+    unsigned char data[2048] = {0};
     ga_arena a = open_arena(8192);
     const ga_part part = {path, 7};
     for (size_t k = 0; k < sizeof table / sizeof *table; k++) {

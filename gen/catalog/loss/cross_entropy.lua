@@ -20,7 +20,8 @@ local function check_model(f, classes, low, high)
             f.ignore, classes), "ignore"
     end
     if may_count(f, math.max(low, 0), high) then return nil end
-    local found = ("targets are from %d to %d, and none of them counts"):format(low, high)
+    local found = ("targets are %s, and none of them counts"):format(
+        high < 0 and ("all %d"):format(low) or ("from %d to %d"):format(low, high))
     if not f.class_weights then return ("ignore is %d, %s: expected others"):format(f.ignore, found), "ignore" end
     return ("class_weights: %s: expected a weight above 0 for one that is not ignored"):format(found), "class_weights"
 end

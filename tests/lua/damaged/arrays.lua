@@ -112,7 +112,7 @@ local NPY = {
         "@: 7 rows of 1 I32, expected 8",
         gagen = "@: 7 rows, the input has 8: expected as many", at = "y" },
     { "target: floats", (Y:gsub("<i4", "<f4")), "@: 8 rows of 1 F32, expected 8 of 1 I32",
-        gagen = "@: the target has the type F32, expected I64", at = "y" },
+        gagen = "@: the target has the type <f4, expected <i4", at = "y" },
     { "target: 8 bytes each", formats.npy("<i8", "<i8", { 8 }, { 0, 1, 2, 0, 1 << 40, 2, 0, 1 }), "@: 8 rows of 1 I64, "
         .. "expected 8 of 1 I32", gagen = "@: row 5, element 1: 1099511627776 found, expected a whole number in",
             at = "y" },

@@ -41,9 +41,9 @@ local HEAD_16, HEAD_32 = header(20240520, 1, 33), header(20240801, 7, 33)
 local function headed(list, name, magic, version, all)
     local width = #all // 33
     local head = header(magic, version, 33)
-    local function says(count, bytes)
-        return ("@: the header says %d tokens, the file has bytes for %d: it is cut off or damaged"):format(count,
-            bytes)
+    local function says(count, bytes, part)
+        return ("@: the header says %d tokens, the file has bytes for %d%s: it is cut off or damaged"):format(count,
+            bytes, part and " and a part of one" or "")
     end
     local function add(title, content, message, more)
         local mutant = { name .. ": " .. title, content, message }
@@ -56,11 +56,11 @@ local function headed(list, name, magic, version, all)
     add("a header cut off", head:sub(1, 1000), "@: ends after 1000 of the 1024 bytes of the header: it is cut off")
     add("a magic number alone", head:sub(1, 4), "@: ends after 4 of the 1024 bytes of the header")
     add("a header alone", head, says(33, 0))
-    add("cut in the first token", head .. all:sub(1, width - 1), says(33, 0))
-    add("cut in the last token", head .. all:sub(1, -2), says(33, 32))
+    add("cut in the first token", head .. all:sub(1, width - 1), says(33, 0, true))
+    add("cut in the last token", head .. all:sub(1, -2), says(33, 32, true))
     add("a token less than the header says", head .. all:sub(1, -1 - width), says(33, 32))
     add("a token more than the header says", head .. all .. all:sub(1, width), says(33, 34))
-    add("a byte more", head .. all .. "\0", says(33, 33))
+    add("a byte more", head .. all .. "\0", says(33, 33, true))
     add("no tokens", header(magic, version, 0), says(0, 0))
     add("no tokens said", header(magic, version, 0) .. all, says(0, 33))
     add("2^31 tokens", header(magic, version, 1 << 31) .. all, says(1 << 31, 33))
