@@ -336,19 +336,19 @@ local function output_field(self, event)
     return tensor
 end
 
+local function field_of_batch(self, name, line, more)
+    if self.inputs[name] then return self.inputs[name] end
+    local known = table.concat(ordered.collect(self.b.graph.inputs, function(t) return t.name end), " or ")
+    diag.fail(self.path .. (line and ":" .. line or ""), ("batch has no field '%s', expected %s%s"):format(name,
+        known, more or ""), { found = name })
+end
+
 function PLAY.field(self, event)
     if event.of then
         self.values[event.out] = output_field(self, event)
         return
     end
-    local tensor = self.inputs[event.name]
-    if not tensor then
-        diag.fail(self.path .. (event.line and ":" .. event.line or ""),
-            ("batch has no field '%s', expected %s"):format(event.name, table.concat(ordered.collect(
-                self.b.graph.inputs, function(t) return t.name end), " or ")),
-            { found = event.name })
-    end
-    self.values[event.out] = tensor
+    self.values[event.out] = field_of_batch(self, event.name, event.line)
 end
 
 function PLAY.apply(self, event)
@@ -406,15 +406,15 @@ end
 function PLAY.leave(self, event)
     local frame = table.remove(self.frames)
     local result = self:tensor(event.result, frame.layer.line)
-    if frame.region then
-        result = self:close_times(frame.region, frame.carry, result)
-    end
+    if frame.region then result = self:close_times(frame.region, frame.carry, result) end
     self.b.path = frame.path
     self.values[event.out] = result
 end
 
 function PLAY.model(self, event)
-    self.output = self:chain(event.args, self.inputs.input, { kind = "model", line = event.line })
+    local input = field_of_batch(self, "input", event.line,
+        ": a list of layers begins with input, model (function(batch) ... end) with any")
+    self.output = self:chain(event.args, input, { kind = "model", line = event.line })
 end
 
 function PLAY.model_begin(self, event) self.model_line = event.line end

@@ -156,6 +156,14 @@ add("gagen refuses files and fields of every kind", function(t, formats)
     end
 end)
 
+add("a list of layers over data without the field input", function(t, formats)
+    write_all(formats)
+    local path = formats.programs.folder() .. "/no_input.lua"
+    t.write(path, 'data       { "tensors", train = "wrong/a.safetensors", target = "y" }' .. REST:format '"cross_entropy"')
+    t.contains(formats.programs.gagen { "check", path }.err, "batch has no field 'input', expected x or target: a list "
+        .. "of layers begins with input, model (function(batch) ... end) with any")
+end)
+
 -- A program is generated for valid files, then started with others.
 local function refused(t, formats, p, name, content, pattern)
     local folder = t.temp()
