@@ -211,8 +211,9 @@ local function report(f)
         else
             line("%7d%7d   %-11.2g%-27s %-11.2g%s%s", run.accumulate, run.rows, run.gradients.difference,
                 run.gradients.tensor, run.parameters.difference, run.parameters.tensor,
-                run.parameters.left_out > 0 and (", without %d elements whose gradient is rounding error")
-                :format(run.parameters.left_out) or "")
+                run.parameters.left_out > 0 and (", without %d elements whose gradient%s"):format(
+                    run.parameters.left_out, run.gradients.difference > f.limit and "s differ" or " is rounding error")
+                or "")
         end
     end
     line(f.equal and "equal: no difference above %g" or "different: more than %g", f.limit)

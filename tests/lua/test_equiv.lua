@@ -109,6 +109,12 @@ add("a weight by micro-step gives other results, with the reason", function(t)
         "loss.class_weights={ 1, 5, 25 }" })
     t.equal(result.status, 1, result.err)
     t.contains(result.out, "gives each micro-step the same weight")
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local printed = gagen(t, programs, { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,3", "--set",
+        'loss.weight="micro"', "--set", "loss.class_weights={ 1, 5, 25 }" })
+    t.equal(printed.status, 1, printed.err)
+    t.match(printed.out, ", without %d+ elements whose gradients differ\n")
+    t.equal(printed.out:find("rounding error", 1, true), nil)
 end)
 
 -- dropout, a tail that flushes, text rows: what is drawn depends on the row, not on the micro-step
