@@ -258,19 +258,6 @@ local function check_eval(d, train, eval)
     end
 end
 
--- Sets d.classes and d.ignored of a target of whole numbers; at most one value may be negative, that of ignored
--- targets.
-local function check_target(d, target, where)
-    if target.dtype ~= "i32" then return end
-    if target.low < 0 and target.low ~= target.largest_negative then
-        diag.fail(where.locate("target"), ("data: the target has the values %d and %d, expected class "
-            .. "numbers from 0 and at most one value below, for what does not count"):format(target.low,
-            target.largest_negative), { notes = { target.low_place } })
-    end
-    if target.low < 0 then d.ignored = target.low end
-    d.classes = target.limit
-end
-
 -- The place of a scanned field's id at its end `low` or `high`, or nil.
 local function place_of(d, source, f, which)
     local at = f[which .. "_at"]
@@ -281,7 +268,7 @@ local function place_of(d, source, f, which)
 end
 
 -- Sets the least and largest id of each field over all files, and from them classes and vocabulary.
-local function extremes(d, where)
+local function extremes(d)
     for i, field in ipairs(d.fields) do
         for _, source in ipairs(d.sources) do
             local f = source.fields[WINDOWS[d.kind] and 1 or i]
@@ -297,20 +284,31 @@ local function extremes(d, where)
             end
         end
     end
-    check_target(d, d.fields[#d.fields], where)
+    local target = d.fields[#d.fields]
+    if target.dtype == "i32" then d.classes = target.limit end
     if WINDOWS[d.kind] then d.vocabulary = d.fields[1].limit end
 end
 
 --- Whether there are rows for evaluation alone; without them a program that is asked to evaluate has the training rows.
 function data.has_eval_rows(d) return d.eval ~= nil or d.split ~= nil end
 
---- Refuses negative targets other than `ignore`, the value that the loss ignores.
-function data.check_ignored(d, ignore)
-    if d.ignored and d.ignored ~= ignore then
-        diag.fail(d.at, ("data: the target has the value %d, expected class numbers from 0; if it stands for "
-            .. "what does not count, say loss { ..., ignore = %d }"):format(d.ignored, d.ignored),
-            { notes = { d.fields[#d.fields].low_place } })
+--- Refuses negative whole targets other than `ignore`, the value that the loss ignores. classes: whether the targets of
+--- the loss are classes.
+function data.check_ignored(d, ignore, classes)
+    local target = d.fields[#d.fields]
+    if target.dtype ~= "i32" or target.low >= 0 then return end
+    local low, next_low = target.low, target.largest_negative
+    if low == next_low and low == ignore then return end
+    local found = low == next_low and ("value %d"):format(low) or ("values %d and %d"):format(low, next_low)
+    local expected = ", expected class numbers from 0 and at most one value below, for what does not count"
+    if not classes then
+        expected = (", but whole numbers are taken as class numbers from 0: expected real ones for this loss, "
+            .. "of type %s"):format(d.kind == "npy" and "<f4" or "F32")
+    elseif low == next_low then
+        expected = (", expected class numbers from 0; if it stands for what does not count, say "
+            .. "loss { ..., ignore = %d }"):format(low)
     end
+    diag.fail(d.at, "data: the target has the " .. found .. expected, { notes = { target.low_place } })
 end
 
 -- The types of whole numbers that files of arrays have, and the names of types in .npy where they differ from ours.
@@ -405,7 +403,6 @@ end
 ---   rows        of the training files; train_rows, eval_rows: after the split. A stream has those of its
 ---               present files; the program does not rely on them
 ---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
----   ignored     the one target below 0, or nil
 ---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil
 ---   csv         the columns of a csv, see csv.read
 ---   split       { fold, of, seed } or { eval, seed, at_end }, or nil
@@ -439,7 +436,7 @@ function data.read(d, at, path, real)
     count_rows(d, where)
     if d.csv then csv.learn(d, where) end
     d.fields = fields_of(d, train, where)
-    extremes(d, where)
+    extremes(d)
     return d
 end
 

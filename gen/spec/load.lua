@@ -161,7 +161,8 @@ function load_spec.load(path, sets, choice)
     c.loss.called = { ignore = c.loss.fields.ignore }
     local output, rows, measured = model.play(b, known, path, events, fields, c.loss.called, metrics.functions(c))
     c.loss.fields.ignore = c.loss.fields.ignore or c.loss.called.ignore
-    data.check_ignored(c.data, c.loss.fields.ignore or -100)
+    data.check_ignored(c.data, c.loss.fields.ignore or -100, c.loss.rule and c.loss.rule.target == "class"
+        or c.loss.called.ignore ~= nil)
     g.output = not output.named and output or nil
     add_loss(g, b, c, fields.target, { output = output, rows = rows, measured = measured })
     check_patterns(g, c)

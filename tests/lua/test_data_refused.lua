@@ -156,10 +156,30 @@ add("gagen refuses files and fields of every kind", function(t, formats)
     end
 end)
 
+-- A loss of real targets has no field `ignore` that a message could advise.
+add("negative whole targets of a loss of real targets", function(t, formats)
+    write_all(formats)
+    local path = formats.programs.folder() .. "/negative.lua"
+    local function refused(name, loss)
+        t.write(path, ('data { "npy", train = { "wrong/x.npy", "wrong/%s.npy" } }'):format(name) .. REST:format(loss))
+        return formats.programs.gagen { "check", path }.err
+    end
+    local function expected(found)
+        return path .. ":1: data: the target has the " .. found .. ", but whole numbers are taken as class numbers "
+            .. "from 0: expected real ones for this loss, of type <f4\n"
+    end
+    t.contains(refused("minus", '"mse"'), expected "value -1")
+    t.contains(refused("two_below", '"smooth_l1"'), expected "values -7 and -1")
+    t.contains(refused("minus", '(function(out, batch) return mse(mean(out), batch.target) end)'), expected "value -1")
+    t.contains(refused("minus", '(function(out, batch) return cross_entropy(out, batch.target) end)'),
+        "if it stands for what does not count, say loss { ..., ignore = -1 }")
+end)
+
 add("a list of layers over data without the field input", function(t, formats)
     write_all(formats)
     local path = formats.programs.folder() .. "/no_input.lua"
-    t.write(path, 'data       { "tensors", train = "wrong/a.safetensors", target = "y" }' .. REST:format '"cross_entropy"')
+    t.write(path, 'data       { "tensors", train = "wrong/a.safetensors", target = "y" }'
+        .. REST:format('"cross_entropy"'))
     t.contains(formats.programs.gagen { "check", path }.err, "batch has no field 'input', expected x or target: a list "
         .. "of layers begins with input, model (function(batch) ... end) with any")
 end)
