@@ -239,6 +239,9 @@ GA_KERNEL($threads) $fn($params) {
             total /= weight;
             weight = 1;
         }
+//% if weighted then
+        if (micro->training && weight == 0) total = 0; /* label smoothing: classes without weight have losses */
+//% end
 //% end
         sums[SUM_LOSS] += total;
         sums[SUM_WEIGHT] += weight;

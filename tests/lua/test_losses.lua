@@ -2,6 +2,8 @@
 -- formulas are torch's: cross_entropy with weight, ignore_index and label_smoothing, MSELoss,
 -- SmoothL1Loss, BCEWithLogitsLoss, KLDivLoss. Two micro-steps of four rows; ignored classes are not the
 -- same part of both.
+local devices = dofile "tests/lua/devices.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -37,11 +39,17 @@ train { updates = 1 }
 %s]]):format(file, outputs, loss, more or ""))
 end
 
--- The logged figures of the first cycle, and the outputs of the model at its initial values.
-local function first_cycle(t, name, file, outputs, loss)
+-- The logged figures of the first cycle, and the outputs of the model at its initial values. target: that word of the
+-- spec for a device, or nil.
+local function first_cycle(t, name, file, outputs, loss, target)
     local json, folder = t.load("tests/lua/json.lua"), t.temp()
-    local programs, p = build(t, name, file, outputs, loss)
-    programs.train(p, { "--save-init", folder .. "/init.safetensors", "--log", folder .. "/log" })
+    local env
+    if target then
+        local _, environment = devices.open(t)
+        env = environment(devices.light(t, 1))
+    end
+    local programs, p = build(t, name, file, outputs, loss, target)
+    programs.train(p, { "--save-init", folder .. "/init.safetensors", "--log", folder .. "/log", env = env })
     local w, rows = programs.tensors(folder .. "/init.safetensors")["fc.weight"].values, {}
     for i = 1, ROWS do
         rows[i] = {}
@@ -142,15 +150,17 @@ end)
 
 -- With label smoothing these two targets have losses, of the part that is spread over class 0.
 add("nor do the losses that label smoothing gives it", function(t)
-    local rows, event = first_cycle(t, "micro_smooth", "losses_class.csv", 3,
-        '{ "cross_entropy", weight = "micro", class_weights = { 1, 0, 0 }, label_smoothing = 0.25 }')
-    local total, weight = 0, 0
-    for i = 5, ROWS do
-        local loss, w = cross_entropy(rows[i], class(i), { weights = { 1, 0, 0 }, smoothing = 0.25 })
-        total, weight = total + loss, weight + w
+    for _, target in ipairs { false, 'target "cuda"' } do
+        local rows, event = first_cycle(t, "micro_smooth" .. (target and "_cuda" or ""), "losses_class.csv", 3,
+            '{ "cross_entropy", weight = "micro", class_weights = { 1, 0, 0 }, label_smoothing = 0.25 }', target)
+        local total, weight = 0, 0
+        for i = 5, ROWS do
+            local loss, w = cross_entropy(rows[i], class(i), { weights = { 1, 0, 0 }, smoothing = 0.25 })
+            total, weight = total + loss, weight + w
+        end
+        t.equal(event.weight, 1)
+        near(t, event.loss, total / weight)
     end
-    t.equal(event.weight, 1)
-    near(t, event.loss, total / weight)
 end)
 
 add("targets of which none counts are refused", function(t)
