@@ -134,12 +134,14 @@ local function set_range(node, out)
     end
 end
 
---- The extents of the letters of an op's shapes in a node with these inputs; refuses inputs that do not fit.
+--- The extents of the letters of an op's shapes in a node with these inputs, as it sees them (passes/copies.lua);
+--- refuses inputs that do not fit.
 function build.sizes(node, entry)
     local seen = {}
     for _, name in ipairs(entry.signature.ins) do
         local tensor = node.ins[name]
-        if tensor then unify(node, name, entry.signature.shape[name], tensor.shape, seen) end
+        local shape = tensor and (node.shapes and node.shapes[name] or tensor.shape)
+        if shape then unify(node, name, entry.signature.shape[name], shape, seen) end
     end
     if entry.letters then entry.letters(node, seen) end
     return seen

@@ -65,12 +65,14 @@ precision  "bf16"
 ]]
 
 for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
-    -- programs.lua, and a function (name, micro-steps, options of gagen ...) that builds a program and reads its step.c.
-    local function builder(t)
+    -- programs.lua, and a function (name, micro-steps, options of gagen ...) that builds a program of PLANES or of
+    -- another spec and reads its step.c.
+    local function builder(t, spec)
         local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
         programs.write_sines("turned.csv", 48, 192)
         return programs, function(name, micro_steps, ...)
-            local p = programs.build(("turned_%s_%s"):format(name, march:gsub("%-", "_")), PLANES:format(micro_steps),
+            local p = programs.build(("turned_%s_%s"):format(name, march:gsub("%-", "_")),
+                (spec or PLANES):format(micro_steps),
                 { options = { "--march", march, ... }, level = level })
             return p, host.read(p.folder .. "/step.c")
         end
@@ -87,6 +89,19 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
             programs.identical(programs.dump(whole, { "--cycles", 3, "--threads", threads }), expected,
                 { "parameters", "state", "gradients" })
         end
+    end)
+
+    add(march .. ": the gradient of a convolution's results may come from a reshape with other axes", function(t)
+        local spec, count = PLANES:gsub("\n    return [^\n]*", [[
+
+    x = layernorm "last" {} (reshape { 7, 5 } (conv2d "b" { 35, 3, stride = 2 } (x)))
+    return linear "out" { 3 } (flatten {} (x))]])
+        t.equal(count, 1)
+        local programs, build = builder(t, spec)
+        local whole, step = build("reshaped", 2)
+        t.equal(step:find "conv2d_dw_whole_%d" ~= nil, march ~= "x86-64-v3")
+        local apart = build("reshaped_apart", 2, "--without", "parts")
+        programs.identical(programs.dump(whole, { "--cycles", 2 }), programs.dump(apart, { "--cycles", 2 }))
     end)
 
     add(march .. ": weights of convolutions are turned once in an update", function(t)
