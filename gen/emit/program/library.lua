@@ -279,8 +279,8 @@ end
 -- Files that are compiled without the library.
 local APART = { "main.c", "predict.c", "example.c", "train_watch.c", "compared.c" }
 
---- The name that the program's library has and its kernels or others of its functions have too, and the path of the file
---- with the other one; nil: there is none. files: those of the program.
+--- The name that the program's library has and its kernels or others of its functions have too, and the path of the
+--- file with the other one; nil: there is none. files: those of the program.
 function library.clash(name, files)
     local face = files:get(name .. ".h")
     if not face then return nil end
