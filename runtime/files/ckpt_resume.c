@@ -64,18 +64,21 @@ static int convert_cycle(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
     return GA_OK;
 }
 
-/* Converts position and r to micro-batches of this run. At a boundary the position is rounded down to a
- * whole cycle, so that no row of the epoch is left out. */
-static int convert_place(const ga_ckpt_state *now, int accumulate, ga_ckpt_state *then, ga_err *e) {
+/* Converts position and r to micro-batches of this run. Where the tail of an epoch is dropped and cycles have other rows
+ * than in the checkpoint, the position is rounded down to a whole cycle, so that no row of the epoch is left out. */
+static int convert_place(const ga_ckpt_state *now, const ga_ckpt_config *c, int accumulate, ga_ckpt_state *then,
+                         ga_err *e) {
     const bool same = now->batch == then->batch && now->world == then->world;
     if (same && accumulate == then->accumulate) return GA_OK;
     if (then->r > 0) return convert_cycle(now, accumulate, then, e);
-    const int64_t rows = (int64_t)now->batch * now->world;
+    const int64_t rows = (int64_t)now->batch * now->world, rows_then = (int64_t)then->batch * then->world;
     int64_t done;
-    if (__builtin_mul_overflow(then->position, (int64_t)then->batch * then->world, &done))
+    if (__builtin_mul_overflow(then->position, rows_then, &done))
         return ga_fail(e, GA_INPUT, "resume: the checkpoint has no valid position: micro-batch %lld",
                        (long long)then->position);
-    then->position = done / rows / accumulate * accumulate;
+    const bool dropped = !c->epochs || c->epochs->tail == GA_DROP;
+    const bool whole = dropped && (double)accumulate * (double)rows != (double)then->accumulate * (double)rows_then;
+    then->position = whole ? done / rows / accumulate * accumulate : done / rows;
     return GA_OK;
 }
 
@@ -274,7 +277,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     const int accumulate =
         code == GA_OK && c->epochs ? ga_epochs_accumulate(c->epochs, out->cycle) : now->accumulate;
     if (code == GA_OK && ga_comm_rank(c->comm) == 0) say_differences(now, accumulate, out);
-    if (code == GA_OK) code = convert_place(now, accumulate, out, e);
+    if (code == GA_OK) code = convert_place(now, c, accumulate, out, e);
     if (code == GA_OK) code = compare_weight(now, out, e);
     if (code == GA_OK) code = convert_scale(now, out, ga_comm_rank(c->comm) == 0, e);
     if (code == GA_OK) convert_best(now, out, ga_comm_rank(c->comm) == 0);

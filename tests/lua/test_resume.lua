@@ -220,6 +220,28 @@ add("stopped inside a cycle, resumed with other ranks and modes", function(t)
         .. "cycles of 4 micro-steps of 3 rows on 2: use the same numbers, or a checkpoint of a whole cycle")
 end)
 
+-- Behind a cycle that began elsewhere than at a multiple of its length, no row is trained on twice.
+for _, case in ipairs { { "over two epochs", 3, 14, 'accumulate { %d, tail = "carry" }' },
+    { "of another length", 2, 8, "accumulate { %d, later = { [2] = %d } }" } } do
+    local name, stop, micros, words = table.unpack(case)
+    add("stopped behind a cycle " .. name .. ", resumed with other ranks", function(t)
+        local programs, p = t.load("tests/lua/programs.lua")(t), {}
+        for ranks, mode in next, { "ddp", "zero2" } do
+            local text = spec(('precision "f64"\nparallel %q\n'):format(mode)):gsub("accumulate %(4%)",
+                (words:format(micros // ranks, 12 // ranks)))
+            p[ranks] = programs.build(("resume_behind_%d_%s"):format(ranks, name:sub(-3)), text, { comm = "mpi" })
+        end
+        local straight = programs.dump(p[1], { ranks = 1, "--cycles", 5 })
+        for from = 1, 2 do
+            local to, checkpoint, dump = 3 - from, t.temp(), t.temp()
+            programs.train(p[from], { ranks = from, "--cycles", stop, "--checkpoint", checkpoint })
+            programs.train(p[to], { ranks = to, "--cycles", 5, "--resume", "latest", "--checkpoint", checkpoint,
+                "--dump", dump })
+            programs.close(dump, straight, 1e-12)
+        end
+    end)
+end
+
 -- Starts an endless run, sends it `signal` once it trains, returns its status.
 local function signalled(t, p, signal, log, checkpoint)
     return t.shell(("%s --quiet --cycles 100000000 --log %s --checkpoint %s & pid=$!; "

@@ -207,6 +207,14 @@ static void resume_table(void **state) {
     r.config.epochs = &thirds;
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     assert_int_equal(back.position, 6);
+    /* where no row is left out it stays: a carried or flushed tail, or cycles of as many rows */
+    const ga_epochs carried = {100, by_three, 2, GA_CARRY}, flushed = {100, by_three, 2, GA_FLUSH};
+    r.config.epochs = &carried;
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
+    assert_int_equal(back.position, 8);
+    r.config.epochs = &flushed;
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
+    assert_int_equal(back.position, 8);
     r.config.epochs = NULL;
     now.batch = 3; /* 8 * 5 rows hold 13 micro-batches of 3 */
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
