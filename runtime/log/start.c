@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <zlib.h>
 
-enum { OPTIONS = 16, TEXT = 64 };
+enum { OPTIONS = 20, TEXT = 64 };
 
 /* The facts that ranks compare, and the texts of those that are numbers. */
 typedef struct table {
@@ -49,6 +49,9 @@ int ga_start_same_inputs(const ga_options *o, const ga_ckpt_state *now, ga_comm 
     add_option(&t, "--sample", o->sample);
     add_text(&t, "--eval", o->eval ? "given" : NULL);
     add_text(&t, "--save-init", o->save_init ? "given" : NULL);
+    add_text(&t, "--save-weights", o->save_weights ? "given" : NULL);
+    add_text(&t, "--predict", o->predict ? "given" : NULL);
+    add_text(&t, "--dump", o->dump ? "given" : NULL);
     add_text(&t, "--resume", o->resume);
     add_text(&t, "--checkpoint", o->checkpoint);
     add_text(&t, "--fresh", o->fresh);
