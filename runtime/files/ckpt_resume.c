@@ -175,7 +175,11 @@ static int load_gradient(const source *from, ga_ckpt_state *s, ga_err *e) {
         const bool whole = world == s->world ? i == rank : rank == 0;
         double sums[GA_SAVED_SUMS];
         if (!whole && !divided && !from->reads) continue;
-        GA_TRY(take_gradient(from, i, s->world, whole, i > 0 && !alone, sums, e));
+        const int code = take_gradient(from, i, s->world, whole, i > 0 && !alone, sums, e);
+        if (code == GA_INPUT && rank == 0)
+            ga_say("resume: inside a cycle of another form of gradients, or of running statistics, which programs with "
+                   "parallel sum up otherwise than those without: use a checkpoint of a whole cycle");
+        GA_TRY(code);
         for (int k = 0; k < GA_SAVED_SUMS && whole; k++) s->sums[k] += sums[k];
     }
     return GA_OK;

@@ -305,6 +305,26 @@ add("ranks, once per cycle: parameters, running statistics and evaluations of on
     t.equal(programs.tensors(expected .. "/parameters.safetensors")["h.1.bn.num_batches_tracked"].values, { 5.0 })
 end)
 
+-- Sums over ranks are not the averages of one program.
+add("ranks, once per cycle: a checkpoint inside a cycle of one program is refused with the reason", function(t)
+    local programs, one = of_ranks(t, 1)
+    local _, two = of_ranks(t, 2)
+    local p, options = { one, two }, { {}, { ranks = 2, "--threads", 1 } }
+    for from = 1, 2 do
+        local checkpoint, to = t.temp(), 3 - from
+        local function run(of, status, ...)
+            local o = table.move({ "--checkpoint", checkpoint, ... }, 1, 2 + select("#", ...), #options[of] + 1,
+                { ranks = options[of].ranks, status = status, table.unpack(options[of]) })
+            return programs.train(p[of], o)
+        end
+        run(from, 75, "--stop-micro", 4 // from)
+        local result = run(to, 1, "--resume", "latest")
+        t.contains(result.err, "does not fit the model, nothing loaded: ")
+        t.contains(result.err, "which programs with parallel sum up otherwise than those without: use a checkpoint of a "
+            .. "whole cycle\n")
+    end
+end)
+
 -- The first cycle's statistics do not depend on a gradient: not a bit of them may be lost on the way.
 add("ranks, once per cycle: statistics travel whole where gradients travel in 16 bits", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
