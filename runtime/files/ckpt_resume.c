@@ -64,8 +64,9 @@ static int convert_cycle(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
     return GA_OK;
 }
 
-/* Converts position and r to micro-batches of this run. Where the tail of an epoch is dropped and cycles have other rows
- * than in the checkpoint, the position is rounded down to a whole cycle, so that no row of the epoch is left out. */
+/* Converts position and r to micro-batches of this run. Where the tail of an epoch is dropped and cycles have other
+ * rows than in the checkpoint, the position is rounded down to a whole cycle, so that no row of the epoch is left
+ * out. */
 static int convert_place(const ga_ckpt_state *now, const ga_ckpt_config *c, int accumulate, ga_ckpt_state *then,
                          ga_err *e) {
     const bool same = now->batch == then->batch && now->world == then->world;

@@ -199,7 +199,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% end
 //% if first.required then
     if (ga_comm_size(m->comm) != RANKS)
-        return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", ga_comm_size(m->comm), RANKS);
+        return ga_fail(e, GA_INPUT, "started with the number of ranks %d, the spec says %d: start as many, by gagen "
+                       "run -n %d or run.sh, or make a program with --ranks %d", ga_comm_size(m->comm), RANKS, RANKS,
+                       ga_comm_size(m->comm));
 //% end
     GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
 //% if groups then

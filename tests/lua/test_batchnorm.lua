@@ -320,8 +320,8 @@ add("ranks, once per cycle: a checkpoint inside a cycle of one program is refuse
         run(from, 75, "--stop-micro", 4 // from)
         local result = run(to, 1, "--resume", "latest")
         t.contains(result.err, "does not fit the model, nothing loaded: ")
-        t.contains(result.err, "which programs with parallel sum up otherwise than those without: use a checkpoint of a "
-            .. "whole cycle\n")
+        t.contains(result.err, "which programs with parallel sum up otherwise than those without: use a checkpoint of "
+            .. "a whole cycle\n")
     end
 end)
 

@@ -84,6 +84,14 @@ add("another --init file is refused", function(t)
         .. "%%x+)\n"):format(#text, #text)))
 end)
 
+add("another number of ranks than that of the spec is refused, with the ways to start", function(t)
+    local programs, p = open(t, 'parallel { "ddp", ranks = 4, groups = { ep = { { 0, 1 }, { 2, 3 } } }, handlers = { '
+        .. '{ "moe", group = "ep" } } }')
+    local result = programs.train(p, { ranks = 2, status = 1 })
+    t.contains(result.err, "start: started with the number of ranks 2, the spec says 4: start as many, by gagen run "
+        .. "-n 4 or run.sh, or make a program with --ranks 2\n")
+end)
+
 -- tests/e2e/other_values.c: the last rank begins with another first parameter.
 add("other values of one rank are replaced by those of rank 0", function(t)
     local programs, p = open(t)
