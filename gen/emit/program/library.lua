@@ -297,8 +297,8 @@ end
 function library.check_names(config, files)
     local clash, path = library.clash(config.name, files)
     if not clash then return end
-    diag.warn(config.path, ("name: '%s': %s has a %s of its own: the library of the program (make lib) needs another name")
-        :format(config.name, path, clash), {})
+    local complaint = "name: '%s': %s has a %s of its own: the library of the program (make lib) needs another name"
+    diag.warn(config.path, complaint:format(config.name, path, clash), {})
 end
 
 return library
