@@ -5,8 +5,8 @@ local text = require "base.text"
 local program_name = {}
 
 -- The types, functions and variables that every program has, and those that only its library has beside its type.
-local OWN = "a b e m o p w activations batch bf16 f16 field gradients main model offsets out own parameters range ranges "
-    .. "real saved step train views "
+local OWN = "a b e m o p w activations batch bf16 f16 field gradients main model offsets out own parameters range "
+    .. "ranges real saved step train views "
 local OF_LIBRARY = " arg argc argv role "
 
 local TAKEN, TAKEN_IN_LIBRARY = text.KEYWORDS .. OWN, OF_LIBRARY .. c_names.LIBRARY:gsub("%s+", " ")

@@ -56,9 +56,9 @@ add("another option of one rank is refused: rank, name and both values", functio
     refused(t, apart(t, p, both(), { "--checkpoint", folder, "--cycles", "4" }), "--cycles is 4, rank 0 has 2")
     refused(t, apart(t, p, both(), both("--resume", "latest")), "--resume is latest, rank 0 has none")
     for _, word in ipairs { "--dump", "--save-init", "--save-weights", "--predict" } do
-        local own = both(word, folder .. "/own")
+        local own = { "--checkpoint", folder, word, folder .. "/own" }
         if word == "--predict" then table.move({ "--out", folder .. "/own.csv" }, 1, 2, #own + 1, own) end
-        refused(t, apart(t, p, both(), own), word .. " is given, rank 0 has none")
+        refused(t, apart(t, p, { "--checkpoint", folder }, own), word .. " is given, rank 0 has none")
     end
     t.equal(apart(t, p, both("--log", folder .. "/log"), both()).status, 0)
 end)
