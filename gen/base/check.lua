@@ -2,7 +2,8 @@
 -- A schema is an array of { name, type, default = , position = , required = , min = , max = , above = , below = ,
 -- values = , alternatives = , rest = , doc = }; types: int, num, bool, str, glob, size, name, any, list (values
 -- without names), table (whose keys the field's owner checks). `alternatives` are values or Lua types that are
--- accepted as they are. A field with `rest` takes all positions that no other field has: { 2, 3 } is a list of two.
+-- accepted as they are. A field with `rest` takes all positions that no other field has: { 2, 3 } is a list of two. By
+-- its name it takes a list of them.
 -- Invariant: an unknown field is refused, a missing required field is refused.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -183,6 +184,12 @@ local function take(out, field, value, context)
     out[field.name] = checked
 end
 
+-- The values of a field with `rest` that is given by its name, a list of such values; nil: it is one value.
+local function listed(field, key, value)
+    if not field.rest or math.type(key) or type(value) ~= "table" then return nil end
+    return (field.type ~= "table" or type(value[1]) == "table") and value or nil
+end
+
 --- Applies a schema to the arguments of a word or layer. Returns a new table with every field that has a value or
 --- a default. context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line", foreign = what is
 --- here in the place of fields that other systems have, by their names }.
@@ -209,7 +216,7 @@ function check.fields(schema, args, context)
                     table.concat(names(schema), ", ") } },
             })
         end
-        take(out, field, value, context)
+        for _, each in ipairs(listed(field, key, value) or { value }) do take(out, field, each, context) end
     end
     for _, field in ipairs(schema) do
         if out[field.name] == nil then

@@ -400,6 +400,16 @@ local REFUSED = {
     { '(function(t, base) return dropout(0.5)(t) end)', "schedule" },
 }
 
+add("stages are the same one behind the other and as a list by their name", function(t, numeric)
+    local function rates(text)
+        local schedule = ('{ "sequential", %s, milestones = { 5 } }'):format(text)
+        local result = t.run { t.gagen, "lr", write_spec(t, numeric, { schedule = schedule, optimizer = sgd(0.1) }) }
+        t.equal(result.status, 0, result.err)
+        return result.out
+    end
+    t.equal(rates 'stages = { { "linear_lr" }, { "cosine" } }', rates '{ "linear_lr" }, { "cosine" }')
+end)
+
 add("a rate that ends above its start gives a warning", function(t, numeric)
     local function said(schedule, lr)
         local path = write_spec(t, numeric, { schedule = schedule, optimizer = sgd(lr) })
