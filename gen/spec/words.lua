@@ -271,7 +271,8 @@ words.list = {
       doc = "measuring on rows not trained on", fields = {
         field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
             doc = "cycles between evaluations, or \"epoch\"" }),
-        field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
+        field("batches", "int", { min = 1, max = LIMIT,
+            doc = "most batches of an evaluation, of each rank; default: all" }),
         field("metrics", "table", { default = { "loss" },
             doc = "some of " .. meanings(METRICS) .. "; NAME = function(out, batch) ... end, or NAME = { function, "
                 .. "better = \"higher\" } where less is not better: the mean of the values that it gives for each "
