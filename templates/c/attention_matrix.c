@@ -88,6 +88,36 @@ static inline void tile_matrix(float *out, int out_row, bool more, const bf16 *a
                                   b + j * b_parts * SLICES * most, b_parts, (size_t)most, (n + 31) / 32 * 32);
 }
 
+//@ tile_gradients()
+/* Scores p of 32 keys and 32 queries, and dy . v in ds, become probabilities and gradients of scores, cut: p_part has a
+ * row of `most` queries for each key, and so has ds_part; ds_pairs has pairs of keys. The first hidden[j] queries do
+ * not see key j. `kept` has a factor for each probability, or is NULL. */
+static __attribute__((noinline)) void tile_gradients(bf16 *p_part, bf16 *ds_part, int most, bf16 *ds_pairs,
+                                                     size_t distance, const real *p, const real *ds, real scale,
+                                                     const real *level, const real *mean, const int *hidden,
+                                                     const real *kept) {
+    const vec shift[2] = {-tile_vector(level), -tile_vector(level + 16)};
+    const vec less[2] = {-scale * tile_vector(mean), -scale * tile_vector(mean + 16)};
+    for (int j = 0; j < 32; j += 2, p_part += 2 * most, ds_part += 2 * most, ds_pairs += 64) {
+        vec x[4], d[4];
+        UNROLL for (int v = 0; v < 4; v++) {
+            const int at = 32 * j + 16 * v;
+            x[v] = tile_exp(vec_fma(tile_vector(p + at), vec_all(scale), shift[v % 2]));
+            const int first = hidden[j + v / 2] - 16 * (v % 2);
+            if (first > 0) x[v] = tile_lanes(x[v], first, 0);
+            d[v] = x[v] * vec_fma(kept ? tile_vector(ds + at) * tile_vector(kept + at) : tile_vector(ds + at),
+                                  vec_all(scale), less[v % 2]);
+            if (kept) x[v] *= tile_vector(kept + at);
+        }
+        cut_pairs(p_part, 32 * (size_t)most, x[0], x[1]);
+        cut_pairs(p_part + most, 32 * (size_t)most, x[2], x[3]);
+        cut_pairs(ds_part, 32 * (size_t)most, d[0], d[1]);
+        cut_pairs(ds_part + most, 32 * (size_t)most, d[2], d[3]);
+        cut_pairs(ds_pairs, distance, d[0], d[2]);
+        cut_pairs(ds_pairs + 32, distance, d[1], d[3]);
+    }
+}
+
 //@ attention_matrix()
 /* The number of the first queries of a block of 32 that do not see key j of a tile of m keys: all of them behind the
  * tile and where the mask is 0, else `earlier`. */
@@ -134,34 +164,5 @@ static __attribute__((noinline)) void tile_weights(bf16 *part, size_t distance, 
             sum += few;
         }
         vec_store(total + i, sum, VEC_LANES);
-    }
-}
-
-/* Scores p of 32 keys and 32 queries, and dy . v in ds, become probabilities and gradients of scores, cut: p_part has a
- * row of `most` queries for each key, and so has ds_part; ds_pairs has pairs of keys. The first hidden[j] queries do
- * not see key j. `kept` has a factor for each probability, or is NULL. */
-static __attribute__((noinline)) void tile_gradients(bf16 *p_part, bf16 *ds_part, int most, bf16 *ds_pairs,
-                                                     size_t distance, const real *p, const real *ds, real scale,
-                                                     const real *level, const real *mean, const int *hidden,
-                                                     const real *kept) {
-    const vec shift[2] = {-tile_vector(level), -tile_vector(level + 16)};
-    const vec less[2] = {-scale * tile_vector(mean), -scale * tile_vector(mean + 16)};
-    for (int j = 0; j < 32; j += 2, p_part += 2 * most, ds_part += 2 * most, ds_pairs += 64) {
-        vec x[4], d[4];
-        UNROLL for (int v = 0; v < 4; v++) {
-            const int at = 32 * j + 16 * v;
-            x[v] = tile_exp(vec_fma(tile_vector(p + at), vec_all(scale), shift[v % 2]));
-            const int first = hidden[j + v / 2] - 16 * (v % 2);
-            if (first > 0) x[v] = tile_lanes(x[v], first, 0);
-            d[v] = x[v] * vec_fma(kept ? tile_vector(ds + at) * tile_vector(kept + at) : tile_vector(ds + at),
-                                  vec_all(scale), less[v % 2]);
-            if (kept) x[v] *= tile_vector(kept + at);
-        }
-        cut_pairs(p_part, 32 * (size_t)most, x[0], x[1]);
-        cut_pairs(p_part + most, 32 * (size_t)most, x[2], x[3]);
-        cut_pairs(ds_part, 32 * (size_t)most, d[0], d[1]);
-        cut_pairs(ds_part + most, 32 * (size_t)most, d[2], d[3]);
-        cut_pairs(ds_pairs, distance, d[0], d[2]);
-        cut_pairs(ds_pairs + 32, distance, d[1], d[3]);
     }
 }

@@ -267,6 +267,28 @@ train     { updates = 9, seed = 3 }
     assert(train ~= train_without, "dropout changes nothing in training")
 end)
 
+-- Warnings of the compiler are errors here.
+add("attention of the batch itself, without a gradient, has no function that nothing calls", function(t)
+    local programs, marches = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t)
+    for _, march in ipairs { "sapphirerapids", "x86-64-v3" } do
+        local text = [[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (9)
+model (function(batch)
+    local x = reshape { 2, 2 } (batch.input)
+    return linear "out" { 3 } (flatten {} (attend { heads = 1 } (x, x, x)))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 9, seed = 3 }
+precision "bf16"
+]]
+        local p = programs.build("attend_no_gradient", text, { options = { "--march", march },
+            level = marches.level_of(march) })
+        t.equal(host.read(p.folder .. "/step.c"):find "attend_dx", nil)
+    end
+end)
+
 add("dropout of attention differs from iteration to iteration", function(t)
     local found = values_of(t, "dropout_times", { [[times(2) "h" (function(x)
         return attend { heads = 2, dropout = 0.5 } (linear "qkv" { 12 } (x)) end) (of("x", 5, 4))]] })

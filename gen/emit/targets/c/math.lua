@@ -191,6 +191,7 @@ local PIECES = {
     { file = "attention_matrix", block = "tile_lanes", arguments = nothing, names = { "tile_lanes", "tile_vector" } },
     { file = "attention_matrix", block = "tile_turn", arguments = nothing, names = { "tile_turn" } },
     { file = "attention_matrix", block = "tile_matrix", arguments = nothing, names = { "tile_matrix" } },
+    { file = "attention_matrix", block = "tile_gradients", arguments = nothing, names = { "tile_gradients" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
     { file = "matmul", block = "pack_columns", eights = false, arguments = nothing, names = { "pack_columns" } },
     { file = "matmul", block = "pack_columns_in_eights", eights = true, arguments = nothing,
