@@ -187,7 +187,11 @@ end
 -- The values of a field with `rest` that is given by its name, a list of such values; nil: it is one value.
 local function listed(field, key, value)
     if not field.rest or math.type(key) or type(value) ~= "table" then return nil end
-    return (field.type ~= "table" or type(value[1]) == "table") and value or nil
+    if field.type == "table" and type(value[1]) ~= "table" then return nil end
+    for place in ordered.each(value) do
+        if not math.type(place) then return nil end
+    end
+    return value
 end
 
 --- Applies a schema to the arguments of a word or layer. Returns a new table with every field that has a value or

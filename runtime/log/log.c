@@ -22,7 +22,8 @@ typedef struct {
     int fd; /* -1: off */
     const char *name;
     bool broken;  /* part of a line may have been written */
-    bool removed; /* the file has no name any more */
+    bool named;   /* a file that the log has opened by its name, and that is written again where it is removed */
+    bool removed; /* the file has no name any more, and could not be written again */
 } channel;
 
 struct ga_log {
@@ -61,8 +62,10 @@ static int open_json(channel *c, const char *path, ga_err *e) {
     GA_TRY(check_old(path, &c->broken, e));
     /* O_NONBLOCK: a FIFO without a reader is refused instead of waited for. */
     c->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
-    if (c->fd >= 0) return GA_OK;
-    return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
+    if (c->fd < 0) return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
+    struct stat st;
+    c->named = fstat(c->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 0;
+    return GA_OK;
 }
 
 int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e) {
@@ -120,6 +123,7 @@ static int write_again(channel *c) {
     if (n < 0) failed = errno;
     close(from);
     if (to >= 0) close(failed ? to : c->fd);
+    if (to >= 0 && failed) unlink(c->name); /* no half of a log is left */
     if (!failed) c->fd = to;
     return failed;
 }
@@ -127,7 +131,7 @@ static int write_again(channel *c) {
 /* A log that was removed is written again, with its first lines. */
 static void keep(channel *c) {
     struct stat st;
-    if (c->removed || fstat(c->fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink > 0) return;
+    if (!c->named || c->removed || fstat(c->fd, &st) != 0 || st.st_nlink > 0) return;
     const int failed = write_again(c);
     c->removed = failed != 0;
     if (failed)

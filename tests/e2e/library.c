@@ -13,6 +13,8 @@
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
+#include "looped_checks.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,19 +24,6 @@ enum { BATCH = 3, WIDTH = 4, CLASSES = 3, ROWS = 90, ACCUMULATE = LOOPED_ACCUMUL
 
 static float input[ROWS][WIDTH];
 static int32_t target[ROWS];
-
-static void check(int ok, const char *what, const ga_err *e) {
-    if (ok) return;
-    fprintf(stderr, "%s: not so; last error: %s\n", what, e->msg);
-    exit(1);
-}
-#define CHECK(condition) check(condition, #condition, &e)
-#define FAILS(call, text)                                                                          \
-    do {                                                                                           \
-        memset(&e, 0, sizeof e);                                                                   \
-        CHECK((call) == GA_INPUT);                                                                 \
-        CHECK(strstr(e.msg, text) != NULL);                                                        \
-    } while (0)
 
 static void read_rows(const char *path) {
     FILE *f = fopen(path, "r");

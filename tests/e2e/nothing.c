@@ -2,24 +2,11 @@
  * where it may not be is GA_INPUT with a text. Prints "ok". Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
+#include "looped_checks.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BATCH = 3, WIDTH = 4, CLASSES = 3 };
-
-static void check(int ok, const char *what, const ga_err *e) {
-    if (ok) return;
-    fprintf(stderr, "%s: not so; last error: %s\n", what, e->msg);
-    exit(1);
-}
-#define CHECK(condition) check(condition, #condition, &e)
-#define FAILS(call, text)                                                                          \
-    do {                                                                                           \
-        memset(&e, 0, sizeof e);                                                                   \
-        CHECK((call) == GA_INPUT);                                                                 \
-        CHECK(strstr(e.msg, text) != NULL);                                                        \
-    } while (0)
 
 static int ignores(void *context, ga_tensor *t) {
     (void)context, (void)t;

@@ -260,6 +260,32 @@ static void removed_file(void **state) {
     ga_arena_close(&a);
 }
 
+/* Nobody can give standard output the name of the file that it is. */
+static void removed_stdout(void **state) {
+    scratch *s = *state;
+    const char *path = scratch_path(s, "printed");
+    ga_arena a = open_arena(ga_log_bytes());
+    ga_log *l;
+    ga_err e;
+    struct stat st;
+    fflush(stdout);
+    int saved = dup(1), fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    dup2(fd, 1);
+    unlink(path);
+    const int opened = ga_log_open(&l, NULL, false, 0, &a, NULL);
+    many_updates(l);
+    dup2(saved, 1);
+    close(saved);
+    assert_int_equal(opened, 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true(st.st_size > 100);
+    assert_int_not_equal(access("stdout", F_OK), 0);
+    assert_int_equal(ga_log_whole(l, &e), 0);
+    close(fd);
+    ga_log_close(l);
+    ga_arena_close(&a);
+}
+
 static void watch_many(ga_log *l) {
     static double values[5000];
     ga_log_watch(l, 0, "w", values, GA_F64, 5000);
@@ -294,7 +320,8 @@ int test_log(void);
 int test_log(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(events), cmocka_unit_test(quiet_and_ranks),
                                        cmocka_unit_test(lost_outputs), cmocka_unit_test(old_files),
-                                       cmocka_unit_test(removed_file), cmocka_unit_test(long_watch),
+                                       cmocka_unit_test(removed_file), cmocka_unit_test(removed_stdout),
+                                       cmocka_unit_test(long_watch),
                                        cmocka_unit_test(text_never_overflows)};
     return cmocka_run_group_tests_name("log", tests, scratch_setup, scratch_teardown);
 }
