@@ -131,13 +131,6 @@ static inline void tile_hide_first(real *score, int n) {
         vec_store(score + i, tile_lanes(tile_vector(score + i), n - i, -INFINITY), VEC_LANES);
 }
 
-/* Asks for n rows of d elements of so many bytes, `row` elements apart, that are written soon. */
-static inline void ask_rows(const void *rows, size_t row, int n, int d, size_t bytes) {
-    for (int i = 0; i < n; i++)
-        for (size_t b = 0; b < d * bytes; b += 64)
-            __builtin_prefetch((const char *)rows + i * row * bytes + b, 1, 2);
-}
-
 /* The greatest score of 32 queries over `keys` keys, at least as large as `greatest`. */
 static inline void tile_greatest(real *greatest, const real *score, int keys) {
     for (int j = 0; j < keys; j++, score += 32)

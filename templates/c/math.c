@@ -175,6 +175,14 @@ static inline void fetch_row(const void *from, size_t bytes) {
     for (size_t b = 0; b < bytes; b += 64) __builtin_prefetch((const char *)from + b, 0, 2);
 }
 
+//@ ask()
+/* Asks for n rows of d elements of so many bytes, `row` elements apart, that are written soon. */
+static inline void ask_rows(const void *rows, size_t row, int n, int d, size_t bytes) {
+    for (int i = 0; i < n; i++)
+        for (size_t b = 0; b < d * bytes; b += 64)
+            __builtin_prefetch((const char *)rows + i * row * bytes + b, 1, 2);
+}
+
 //@ greatest(whole, last, most)
 /* Integers in the order of the numbers, a NaN beyond the infinities; the order of an integer is the number again. */
 static inline $whole order_of($whole bits) { return bits ^ (bits >> $last & $most); }

@@ -164,15 +164,25 @@ static inline __attribute__((always_inline)) void part_columns(real *part, const
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
+//% if tile.each then
+    enum { ACROSS = (N + WIDE - 1) / WIDE, EACH = $(tile.each) }; /* tiles beside each other, and for each worker */
+    const int tall = tile_height(w, M, ROWS, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
+//% else
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
+//% end
 //% if a.packed then
     enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART];
 //% else
     _Alignas(64) real panel[DEPTH * WIDTH];
 //% end
+//% if tile.each then
+    for (ga_tiles t = ga_tiles_begin(w, down * ACROSS); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / ACROSS) * tall, rows = M - i0 < tall ? M - i0 : tall, i1 = i0 + rows;
+//% else
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
+//% end
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
@@ -194,6 +204,7 @@ static void $fn($params) {
                 for (int i = i0, from = 0; i < i1; i += ROWS, from += share) {
                     if (j + COLUMNS < j1) fetch_lines(next, $(b.stride) * sizeof *b, $(b.rows), from, share);
                     real *out = c + (size_t)i * N + j;
+                    if (k == 0 && i + ROWS < i1) ask_rows(out + (size_t)ROWS * N, N, ROWS, COLUMNS, sizeof *c);
                     const real *start = $start;
 //% if ahead then
                     if (k + DEPTH >= K) {
@@ -208,17 +219,17 @@ static void $fn($params) {
                     const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, $start_row, out, N};
 //% end
                     $(tile.strips)
-                }
 //% if behind then
-                if (k + DEPTH < K) continue;
-                for (int i = i0; i < i1; i++) {
-                    INDEPENDENT for (int x = j; x < $(tile.last); x++) {
-                        const size_t at = (size_t)i * N + x;
-                        const real value = c[at];
-                        $behind
+                    if (k + DEPTH < K) continue;
+                    for (int r = i; r < $(tile.low); r++) {
+                        INDEPENDENT for (int x = j; x < $(tile.last); x++) {
+                            const size_t at = (size_t)r * N + x;
+                            const real value = c[at];
+                            $behind
+                        }
                     }
-                }
 //% end
+                }
             }
         }
     }
@@ -313,7 +324,7 @@ static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth) };
     enum { ACROSS = (N + WIDE - 1) / WIDE, EACH = $(tile.each) }; /* tiles beside each other, and for each worker */
-    const int tall = tile_height(w, M, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
+    const int tall = tile_height(w, M, 32, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
 //% if b.panels and a.part then
     _Alignas(64) bf16 part[SLICES * $(a.part) * DEPTH];
 //% elseif a.part then
@@ -393,7 +404,7 @@ static void $fn($params) {
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide), STEPS = K / 32 };
     enum { ACROSS = (N + WIDE - 1) / WIDE, EACH = $(tile.each) }; /* tiles beside each other, and for each worker */
-    const int tall = tile_height(w, M, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
+    const int tall = tile_height(w, M, 32, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
     _Alignas(64) float sums[2][32 * 32];
     matrix_begin();
     for (ga_tiles t = ga_tiles_begin(w, down * ACROSS); ga_tile_next(&t);) {

@@ -19,12 +19,13 @@ static inline void matrix_begin(void) {
 static inline void matrix_end(void) { _tile_release(); }
 
 //@ tile_height()
-/* Rows of a tile of a product, a multiple of 32 and at most `most`: of `rows`, so that there are `each` tiles for each
- * worker where tiles of 64 rows are enough. There are `across` tiles beside each other. */
-static inline int tile_height(const ga_worker *w, int rows, int most, int across, int each) {
+/* Rows of a tile of a product, a multiple of `block` and at most `most`: of `rows`, so that there are `each` tiles for
+ * each worker where tiles of about 64 rows are enough. There are `across` tiles beside each other. */
+static inline int tile_height(const ga_worker *w, int rows, int block, int most, int across, int each) {
     const int wanted = (each * w->count + across - 1) / across, least = (rows + most - 1) / most;
-    const int down = wanted > least ? wanted : least, tall = ((rows + down - 1) / down + 31) / 32 * 32;
-    return tall < 64 && most > 64 ? 64 : tall < most ? tall : most;
+    const int down = wanted > least ? wanted : least, low = 64 / block * block;
+    const int tall = ((rows + down - 1) / down + block - 1) / block * block;
+    return tall < low && most > low ? low : tall < most ? tall : most;
 }
 
 //@ sums()

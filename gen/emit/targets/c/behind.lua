@@ -18,15 +18,17 @@ c_behind.ROUNDED = "rounded"    -- the variable of a product's sum as a number o
 
 local COMPUTED = { value = true }       -- the variable of what a kernel computes before what stands behind it
 
---- The lines that ask for the elements of further inputs that a part of the result needs, in `rows` rows; false if none
---- is read where the result's elements lie. place: the part's place in the result; columns: of a row, nil: in one line.
+--- The lines that ask for the elements of further inputs that a part of the result needs, `rows` rows (a number, or the
+--- name of a constant) of so many columns; false if none is read where the result's elements lie. place: the part's place
+--- in the result.
 function c_behind.ahead(node, place, rows, columns)
     local lines = {}
     for _, input in ipairs(behind.inputs(node.behind.statements)) do
         local key = input[2]
         local t = node.ins[key]
         if t.kind ~= "scalar" and not node.views[key] then
-            local count = columns and rows * (columns * graph.bytes(t) // LINE) or rows
+            local across = (columns * graph.bytes(t) + LINE - 1) // LINE
+            local count = math.type(rows) and rows * across or across > 1 and across .. " * " .. rows or rows
             lines[#lines + 1] = ("fetch_lines(%s + %s, N * sizeof *%s, %s, 0, %s);"):format(key, place, key, rows,
                 count)
         end

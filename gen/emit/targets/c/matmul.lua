@@ -1,9 +1,10 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
 --   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
---   panels; strips ask for the next one meanwhile. Where B lies by rows, a panel's first strip packs it. A part (tall x
---   depth of A) is packed where A lies by columns, or widened, and stays in the L2 cache; other rows of A are read as
---   they lie. A strip (rows x columns of C) runs over a panel with its sums in registers. A tile is `tall` rows of
+--   panels; strips ask for the next one meanwhile, and for the results of the strip below. Where B lies by rows, a
+--   panel's first strip packs it. A part (tall x depth of A) is packed where A lies by columns, or widened, and stays in
+--   the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over a panel with its sums in
+--   registers; then the statements behind the product follow, while it is in the L1 cache. A tile is `tall` rows of
 --   strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
 local machine = require "emit.program.profile"
@@ -23,6 +24,10 @@ local LINE, SETS = 64, 4096     -- bytes of a line of memory; of addresses that 
 -- much for a tile's first panel, as nobody asked for it before); and workers that wait for the last tiles, on average
 -- over these numbers of workers, and UNEVEN / tiles.
 local PART, WIDENED, PANEL, LATE, WORKERS, UNEVEN = 15, 5, 8, 4, { 2, 4, 8 }, 0.3
+
+-- Of a product whose program chooses the height of tiles: tiles for each worker; rows of a tile where fewer would give
+-- more workers something to do.
+local EACH, TALL_LEAST = 2, 64
 
 -- Most panels of a tile.
 local PANELS_MAX = 48
@@ -118,11 +123,34 @@ local function cuts(elements, block, most)
     return list
 end
 
--- The time that workers wait for the last of equal tiles, as a share.
+-- The time that n workers wait for the last of equal tiles, as a share.
+local function waiting_of(tiles, n) return ceil(tiles, n) * n / tiles - 1 + UNEVEN / tiles end
+
+-- The same on average over WORKERS.
 local function waiting(tiles)
     local sum = 0
-    for _, n in ipairs(WORKERS) do sum = sum + ceil(tiles, n) * n / tiles - 1 end
-    return sum / #WORKERS + UNEVEN / tiles
+    for _, n in ipairs(WORKERS) do sum = sum + waiting_of(tiles, n) end
+    return sum / #WORKERS
+end
+
+-- The cost of the panels of B in tiles of this height and width.
+local function panels_cost(s, tall, wide) return PANEL / tall * (1 + (LATE - 1) * s.columns / wide) end
+
+-- Sets the tile of a product whose parts of A are packed: the width of least cost, on average over WORKERS. A program
+-- chooses the height, at most s.tall, for its workers (tile_height of templates/c/matrix.c).
+local function packed_tile(s, g, profile)
+    local scale, least = profile.vector / 32
+    s.tall, s.each = math.min(profile.deep_panel and TALL_DEEP or TALL_PART, g.M + s.rows - 1) // s.rows * s.rows, EACH
+    for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
+        local wide, sum = across[2], 0
+        for _, n in ipairs(WORKERS) do
+            local down = math.max(ceil(EACH * n, across[1]), ceil(g.M, s.tall))
+            local tall = math.min(math.max(ceil(g.M, down), TALL_LEAST), s.tall)
+            sum = sum + scale * panels_cost(s, tall, wide) + waiting_of(across[1] * ceil(g.M, tall), n)
+        end
+        local cost = sum / #WORKERS + scale * PART / wide
+        if not least or cost < least then least, s.wide = cost, wide end
+    end
 end
 
 -- The sizes of a product of op.gemm's table g in elements of `size` bytes: those of matmul.sizes with the tile of least
@@ -131,14 +159,17 @@ end
 local function tile_sizes(g, size, profile, packed, half)
     local deep = not packed and not half
     local s = matmul.sizes(g.M, g.N, g.K, size, profile, deep)
+    s.packed = packed
+    if packed and not half then
+        packed_tile(s, g, profile)
+        return s
+    end
     local most = math.min(deep and profile.deep_panel and TALL_DEEP or TALL_PART, 2 * g.M)
     local scale, part, least = profile.vector / 32, packed and PART or half and WIDENED or 0
-    s.packed = packed
     for _, down in ipairs(cuts(g.M, s.rows, most // s.rows)) do
         for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
             local wide = across[2]
-            local cost = scale * PANEL / down[2] * (1 + (LATE - 1) * s.columns / wide)
-                + scale * part / wide + waiting(down[1] * across[1])
+            local cost = scale * panels_cost(s, down[2], wide) + scale * part / wide + waiting(down[1] * across[1])
             if (not least or cost < least) and (not half or down[2] * (s.depth + wide) * size <= profile.part) then
                 least, s.tall, s.wide = cost, down[2], wide
             end
@@ -158,7 +189,7 @@ end
 -- The call for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns.
 local function first_call(g, s, kind)
     if g.b_col ~= 1 or g.N < s.columns then return nil end
-    local low = g.M % s.tall
+    local low = g.M % (s.each and s.rows or s.tall)     -- rows of the lowest tile, where they may be fewer than a strip's
     local whole = ("%s_%dx%d(&s, panel);"):format(kind == "packed" and "packed_first" or "first", s.rows, s.columns)
     if low == 0 or low >= s.rows then return "if (first) " .. whole end
     return ("if (first && i + ROWS > M) first_%dx%d(&s, panel);\nelse if (first) %s"):format(low, s.columns, whole)
@@ -167,10 +198,12 @@ end
 -- The arguments that all products have; `start` is the C text of the values that the sums of a strip begin with.
 --   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 --   tile.rows, tile.columns       of a strip
---   tile.tall, tile.wide          rows and columns of a tile
+--   tile.tall, tile.wide          most rows and columns of a tile
+--   tile.each                     tiles for each worker, whose number says how many rows a tile has; false: it has `tall`
 --   tile.depth                    terms that go over one panel
 --   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
---   tile.strips, tile.last        the calls that compute a strip; the column behind a panel's last one
+--   tile.strips                   the calls that compute a strip
+--   tile.low, tile.last           the row behind a strip's last one; the column behind a panel's last one
 --   a.packed                      whether parts of A are packed by columns
 --   a.apart                       terms that a strip of a part has room for
 --   a.at, b.at                    the places of A's row i (of a part: i0) and term k, of B's term k and column j
@@ -191,7 +224,8 @@ local function arguments_of(g, s, kernel, start, size)
     local narrow = g.N > s.columns and g.N % s.columns > 0
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, wide = s.wide,
-            depth = s.depth, narrow = narrow,
+            each = s.each or false, depth = s.depth, narrow = narrow,
+            low = text.block(g.M % s.rows == 0 and "i + ROWS" or "i + ROWS && r < i1"),
             last = text.block(g.N % s.columns == 0 and "j + COLUMNS" or "(j + COLUMNS < N ? j + COLUMNS : N)"),
             strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind, first or nil) },
         a = { at = matmul.index(in_part and "i0" or "i", a_row, "k", a_col), packed = s.packed, apart = apart(s, size),
@@ -219,7 +253,7 @@ end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).
 ---   start_row                     elements of `start` between rows
----   behind, ahead                 the statements for each element of a complete tile; those before its strips
+---   behind, ahead                 the statements for each element of a complete strip; those before it
 function matmul.product(g, kernel, has_bias, dtype)
     if kernel.half then return half_arguments(g, kernel, has_bias) end
     local again, start, start_row, size = "k > 0", "NULL", "N", dtype == "f64" and 8 or 4
@@ -229,7 +263,7 @@ function matmul.product(g, kernel, has_bias, dtype)
     local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start), size)
     list.start_row = text.block(start_row)
     list.behind = kernel.node.behind and behind.store(kernel, dtype, true) or false
-    list.ahead = kernel.node.behind and behind.ahead(kernel.node, "(out - c)", "ROWS") or false
+    list.ahead = kernel.node.behind and behind.ahead(kernel.node, "(out - c)", "ROWS", s.columns) or false
     return list
 end
 
