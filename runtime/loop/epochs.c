@@ -70,6 +70,10 @@ void ga_epochs_advance(const ga_epochs *s, ga_place *p, int count) {
     }
 }
 
+int64_t ga_epochs_began(ga_place p) {
+    return p.r > p.position ? p.epoch - 1 : p.epoch;
+}
+
 /* Number of cycles of an epoch whose first cycle is `first`. */
 static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
     int64_t cycle = first, left = s->batches;

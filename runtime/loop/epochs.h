@@ -55,6 +55,10 @@ int ga_epochs_cycle(const ga_epochs *s, const ga_place *p);
 /* Advances a normal place by `count` micro-batches. */
 void ga_epochs_advance(const ga_epochs *s, ga_place *p, int count);
 
+/* The epoch in which the cycle at a place began: one before, if more of its micro-batches are done than this epoch has
+ * served. */
+int64_t ga_epochs_began(ga_place p);
+
 /* Number of cycles of the first `epochs` epochs. A fraction of an epoch counts that part of its
  * cycles, rounded down; with GA_CARRY the whole cycles of epochs * N micro-batches are counted. */
 int64_t ga_epochs_cycles(const ga_epochs *s, double epochs);

@@ -184,7 +184,7 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
         return code;
     }
     p->folder = o->checkpoint;
-    p->epoch = ga_loader_place(p->m.loader).epoch;
+    p->epoch = ga_epochs_began(ga_loader_place(p->m.loader));
 //% if handles then
     describe(p);
 //% end

@@ -178,6 +178,6 @@ int $(name)_load($name *p, const char *path, ga_err *e) {
     GA_TRY($(name)_model_load(m, p->folder ? p->folder : ".", path, true, found, e));
     GA_TRY($(name)_model_refresh(m, e));
     p->left = 0;
-    p->epoch = ga_loader_place(m->loader).epoch;
+    p->epoch = ga_epochs_began(ga_loader_place(m->loader));
     return know_cycle(p, e);
 }

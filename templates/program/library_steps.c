@@ -291,8 +291,9 @@ void $(name)_discard($name *p) {
 int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
     GA_TRY(need(p, "next: the micro-batch", b, e));
     model *m = &p->m;
-    if (p->left == 0 && ga_loader_place(m->loader).epoch != p->epoch) {
-        p->epoch = ga_loader_place(m->loader).epoch;
+    const ga_place place = ga_loader_place(m->loader);
+    if (place.r == 0 && place.epoch != p->epoch) {
+        p->epoch = place.epoch;
         return 0;
     }
     if (p->left == 0) {

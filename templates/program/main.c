@@ -205,7 +205,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
         const double start = ga_clock();
         const ga_comm_counts before = counted(m);
 //% if by_epoch then
-        const int64_t epoch = ga_loader_place(m->loader).epoch;
+        const int64_t epoch = ga_epochs_began(ga_loader_place(m->loader));
 //% end
         const int code = one_cycle(m, o, e);
         if (code == GA_NONFINITE) log_update(m, start, before); /* the skip that was one too many */

@@ -9,6 +9,7 @@
  *   library grad-resumed CYCLES FOLDER   the same, but loaded again inside the second cycle
  *   library dropped CYCLES FOLDER    own, behind micro-steps that are discarded and a full cycle that is
  *   library later CYCLES FOLDER      with accumulate { 4, later = { [1] = 3 } }: loaded again inside the second cycle
+ *   library carried CYCLES FOLDER    the program's own rows, loaded again inside the cycle that two epochs share
  *   library misuse | handler | whole | dict | measure | ranks | scaled | short | lost      print "ok"
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
@@ -94,6 +95,25 @@ static int open_again(looped **m, const looped_options *o, ga_err *e) {
     looped_options again = *o;
     again.resume = "latest";
     return looped_open(m, &again, e);
+}
+
+/* An epoch has 30 micro-steps: it ends behind the cycle that ends with the 32nd. */
+static int carried(looped **m, const looped_options *o, int64_t cycles, ga_err *e) {
+    looped_batch b;
+    int ends = 0;
+    while (looped_count(*m)->cycle < cycles) {
+        const int code = looped_next(*m, &b, e);
+        if (code < 0) return code;
+        const int64_t micro = looped_count(*m)->micro;
+        if (code == 0 && (micro != 32 || ends++))
+            return ga_fail(e, GA_BUG, "next: the epoch ends behind micro-step %lld", (long long)micro);
+        if (code == 0) continue;
+        GA_TRY(looped_backward(*m, &b, e));
+        const int done = looped_step(*m, e);
+        if (done < 0) return done;
+        if (micro >= 28 && micro < 31) GA_TRY(open_again(m, o, e));
+    }
+    return ends ? 0 : ga_fail(e, GA_BUG, "next: no end of the epoch");
 }
 
 static int loaded(looped *m, int64_t to, const char *folder, ga_err *e) {
@@ -425,6 +445,7 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
     if (strcmp(what, "grad-resumed") == 0) code = by_grad_resumed(m, o, cycles, e);
     if (strcmp(what, "dropped") == 0) code = dropped(*m, cycles, e);
     if (strcmp(what, "later") == 0) code = later(m, o, cycles, e);
+    if (strcmp(what, "carried") == 0) code = carried(m, o, cycles, e);
     if (strcmp(what, "loaded") == 0) code = loaded(*m, cycles * ACCUMULATE, folder, e);
     if (strcmp(what, "resumed") == 0) code = resumed(m, o, cycles, folder, e);
     if (strcmp(what, "cycles") == 0)

@@ -135,6 +135,11 @@ add("a user's rows with an accumulation table, resumed mid-cycle: equal to train
     same(t, drive(t, programs, p, "later"), trained(programs, p))
 end)
 
+add("next says the end of an epoch once, behind the cycle that two epochs share, also where that is resumed", function(t)
+    local programs, p = build(t, "library_carried", spec(', tail = "carry"'))
+    same(t, drive(t, programs, p, "carried"), trained(programs, p))
+end)
+
 add("batchnorm refuses a micro-batch that is not full", function(t)
     local bn = spec():gsub("tanh {}", 'batchnorm "bn" { rows = 3 }, %0')
     local programs, p = build(t, "library_batchnorm", bn)

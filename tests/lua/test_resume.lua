@@ -124,6 +124,29 @@ add("stopped around a tail that is carried into the next epoch", function(t)
     stop_at(t, lengths(t, "carry"), 8, range(26, 35))
 end)
 
+-- 30 micro-batches an epoch: the eighth cycle has 2 of this epoch and 2 of the next one.
+add("stopped where a cycle goes on in the next epoch: what the end of an epoch asks for follows", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("resume_epoch_ends", (spec('eval { every = "epoch" }\n'
+        .. 'checkpoint { every = "epoch", keep = 9 }\n'):gsub('"tiny.csv"', '%0, eval = "tiny.csv"')
+        :gsub("accumulate %(4%)", 'accumulate { 4, tail = "carry" }')))
+    local function run(o)
+        local evaluated = {}
+        for _, event in ipairs(programs.events(p, table.move(o, 1, #o, 3, { "--cycles", 10, status = o.status }))) do
+            if event.event == "eval" and event.cycle < 10 then table.insert(evaluated, event) end
+        end
+        return evaluated
+    end
+    local straight = run { "--checkpoint", t.temp() }
+    t.equal({ #straight, straight[1].cycle }, { 1, 8 })
+    for _, k in ipairs { 29, 30, 31 } do
+        local folder = t.temp()
+        t.equal(run { "--checkpoint", folder, "--stop-micro", k, status = 75 }, {})
+        t.equal(run { "--checkpoint", folder, "--resume", "latest" }, straight, "stopped at micro-step " .. k)
+        t.equal(host.exists(folder .. "/cycle-000000008"), "folder")
+    end
+end)
+
 add("stopped where the number of micro-steps changes", function(t)
     stop_at(t, table_of_counts(t), 8, range(1, 18))
 end)
