@@ -384,7 +384,13 @@ add("scripts that start ranks are beside programs with ranks only, and are clean
                 t.equal(result.status, 0, result.out)
             end
         end
-        if case[2] then t.contains(host.read(into .. "/run.sh"), case[2]) end
+        if case[2] then
+            t.contains(host.read(into .. "/run.sh"), case[2])
+        else
+            local result = t.run { "make", "-s", "-C", into, "COMM=mpi" }
+            t.equal(result.status, 2)
+            t.contains(result.err, "COMM=mpi: this program is for one process, several need the word parallel in the spec")
+        end
     end
 end)
 
