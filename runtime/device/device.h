@@ -67,8 +67,8 @@ const ga_device_counters *ga_device_get_counters(const ga_device *d);
  * text that does not compile is GA_BUG, or GA_INPUT if it came from GAGEN_KERNELS, with the first lines
  * of the log. Called once per device. */
 int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *kernels, ga_err *e);
-/* A kernel of the loaded text that not all devices have, by name; NULL: it is not there. */
-ga_kernel ga_device_kernel(ga_device *d, const char *name);
+/* A kernel of the loaded text by name, or NULL: not all devices have all of them. */
+int ga_device_kernel(ga_device *d, const char *name, ga_kernel *out, ga_err *e);
 /* Compiles the source for the devices of an architecture, "sm_90" or "sm_90a", and puts the module into the folder
  * s->modules, where ga_device_load_kernels finds it, if text and options are still the same; it then needs no
  * NVRTC. Needs no device. */

@@ -391,18 +391,23 @@ int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *k
     free(b.text);
     GA_TRY(code);
     for (int i = 0; i < s->name_count; i++) {
-        kernels[i] = ga_device_kernel(d, s->names[i]);
+        GA_TRY(ga_device_kernel(d, s->names[i], &kernels[i], e));
         if (!kernels[i])
             return ga_fail(e, b.edited ? GA_INPUT : GA_BUG, "%s: has no kernel %s", s->file, s->names[i]);
     }
     return 0;
 }
 
-ga_kernel ga_device_kernel(ga_device *d, const char *name) {
-    ga_kernel k;
-    for (int i = 0; i < d->modules.count; i++)
-        if (d->cuda.cuModuleGetFunction(&k, d->modules.at[i], name) == CUDA_SUCCESS) return k;
-    return NULL;
+int ga_device_kernel(ga_device *d, const char *name, ga_kernel *out, ga_err *e) {
+    *out = NULL;
+    for (int i = 0; i < d->modules.count && !*out; i++) {
+        ga_kernel k;
+        const CUresult r = d->cuda.cuModuleGetFunction(&k, d->modules.at[i], name);
+        if (r == CUDA_ERROR_NOT_FOUND) continue;
+        GA_TRY(ga_cuda_check(d, r, "finding a kernel", e));
+        *out = k;
+    }
+    return 0;
 }
 
 int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e) {

@@ -198,20 +198,19 @@ static int try_twin(const ga_twins *t, const tools *u, int i, int kept, bool *ta
 
 /* === the start ============================================================================================== */
 
-/* Finds the kernels of a twin; false: one is not there. */
-static bool find_kernels(ga_twins *t, int i) {
+/* Finds the kernels of a twin; *all becomes false where one is not there. */
+static int find_kernels(ga_twins *t, int i, bool *all, ga_err *e) {
     static const char *const names[GA_TWIN_KERNELS] = {"boxes", "parts", "sums", "totals"};
     const ga_twin *w = &t->list[i];
     const unsigned blocks[GA_TWIN_KERNELS] = {w->own_blocks, w->tiles, w->sums, w->totals};
-    bool all = true;
     for (int k = 0; k < GA_TWIN_KERNELS; k++) {
         char name[256];
         if (blocks[k] == 0) continue;
         snprintf(name, sizeof name, "%s_%s", w->twin, names[k]);
-        t->states[i].kernels[k] = ga_device_kernel(t->device, name);
-        all = all && t->states[i].kernels[k];
+        GA_TRY(ga_device_kernel(t->device, name, &t->states[i].kernels[k], e));
+        *all = *all && t->states[i].kernels[k];
     }
-    return all;
+    return 0;
 }
 
 /* Finds the twins and allows their shared memory; false, with a line, if they cannot be used here. */
@@ -224,11 +223,12 @@ static int find(ga_twins *t, tools *u, bool *usable, ga_err *e) {
                f->ordinal);
         return 0;
     }
-    *u = (tools){.make = ga_device_kernel(t->device, "made_up"), .greatest = ga_device_kernel(t->device, "greatest"),
-                 .differ = ga_device_kernel(t->device, "different")};
+    GA_TRY(ga_device_kernel(t->device, "made_up", &u->make, e));
+    GA_TRY(ga_device_kernel(t->device, "greatest", &u->greatest, e));
+    GA_TRY(ga_device_kernel(t->device, "different", &u->differ, e));
     bool all = u->make && u->greatest && u->differ;
     for (int i = 0; i < t->count; i++) {
-        all = find_kernels(t, i) && all;
+        GA_TRY(find_kernels(t, i, &all, e));
         if (all) GA_TRY(ga_device_allow_shared(t->device, t->states[i].kernels[0], t->list[i].own_shared, e));
     }
     if (!all) {

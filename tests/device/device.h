@@ -28,6 +28,7 @@ enum Error {  // numbers of cuda.h
     NOT_READY = 600,
     LAUNCH_OUT_OF_RESOURCES = 701,
     LAUNCH_FAILED = 719,
+    UNKNOWN = 999,
     CAPTURE_UNSUPPORTED = 900,
     CAPTURE_INVALIDATED = 901,
     CAPTURE_MERGE = 902,
@@ -47,8 +48,16 @@ struct Switches {  // read from the environment when the library is loaded
     double timeout;
     std::string compiler, traffic;  // traffic: a file for the bytes of each launch, or empty
     std::string collectives;        // a file for those that rank 0 makes, or empty
+    int fails;                      // the call that fails, counted from 1, 0: none
+    bool stays;                     // so do all calls behind it
+    std::string calls;              // a file for the names of calls, or empty
 };
 extern Switches switches;
+
+// The first line of each function that a program may call: it fails, by the switches, without doing anything.
+bool fails(const char *name);
+#define MAY_FAIL(error) \
+    if (fails(__func__)) return error
 unsigned random_below(unsigned n);  // 0 while the seed is 0
 template <class T> void shuffle(T *at, unsigned n) {
     if (switches.seed)

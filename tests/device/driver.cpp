@@ -37,6 +37,7 @@ const ErrorText error_texts[] = {
     {LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
      "too many resources requested for launch"},
     {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
     {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
     {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
@@ -71,12 +72,14 @@ int pinned(const void *memory, size_t bytes, const char *what) {
 }  // namespace
 
 ENTRY int cuInit(unsigned flags) {
+    MAY_FAIL(UNKNOWN);
     const char *loading = getenv("CUDA_MODULE_LOADING");
     initialised = flags == 0;
     eager = loading && !strcmp(loading, "EAGER");
     return flags ? INVALID_VALUE : SUCCESS;
 }
 ENTRY int cuDriverGetVersion(int *out) {
+    MAY_FAIL(UNKNOWN);
     *out = switches.driver;
     return SUCCESS;
 }
@@ -89,20 +92,24 @@ ENTRY int cuGetErrorString(int code, const char **out) {
     return *out ? SUCCESS : INVALID_VALUE;
 }
 ENTRY int cuDeviceGetCount(int *out) {
+    MAY_FAIL(UNKNOWN);
     *out = switches.count;
     return initialised ? SUCCESS : NOT_INITIALIZED;
 }
 ENTRY int cuDeviceGet(int *out, int ordinal) {
+    MAY_FAIL(UNKNOWN);
     *out = ordinal;
     return !initialised                               ? NOT_INITIALIZED
            : ordinal < 0 || ordinal >= switches.count ? INVALID_DEVICE
                                                       : SUCCESS;
 }
 ENTRY int cuDeviceGetName(char *out, int bytes, int) {
+    MAY_FAIL(UNKNOWN);
     snprintf(out, (size_t)bytes, "test device sm_%d", switches.arch);
     return SUCCESS;
 }
 ENTRY int cuDeviceGetAttribute(int *out, unsigned attribute, int) {
+    MAY_FAIL(UNKNOWN);
     switch (attribute) {
     case 16:
         *out = 4;
@@ -116,28 +123,34 @@ ENTRY int cuDeviceGetAttribute(int *out, unsigned attribute, int) {
     }
 }
 ENTRY int cuDevicePrimaryCtxRetain(void **out, int) {
+    MAY_FAIL(UNKNOWN);
     context = true;
     *out = &context;
     return SUCCESS;
 }
 ENTRY int cuDevicePrimaryCtxRelease_v2(int) {
+    MAY_FAIL(UNKNOWN);
     context = false;
     return SUCCESS;
 }
 ENTRY int cuCtxSetCurrent(void *c) {
+    MAY_FAIL(UNKNOWN);
     return c == &context ? SUCCESS : INVALID_CONTEXT;
 }
 ENTRY int cuCtxSynchronize() {
+    MAY_FAIL(UNKNOWN);
     return synchronize();
 }
 
 // ---- memory
 ENTRY int cuMemGetInfo_v2(size_t *free_bytes, size_t *all_bytes) {
+    MAY_FAIL(UNKNOWN);
     *free_bytes = switches.memory - memory_in_use();
     *all_bytes = switches.memory;
     return SUCCESS;
 }
 ENTRY int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
+    MAY_FAIL(UNKNOWN);
     uintptr_t address = 0;
     int code = refuse_in_capture();
     if (!code)
@@ -146,21 +159,25 @@ ENTRY int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
     return code;
 }
 ENTRY int cuMemFree_v2(uint64_t address) {
+    MAY_FAIL(UNKNOWN);
     if (capturing()) return refuse_in_capture();
     drain();
     return release(address);
 }
 ENTRY int cuMemAllocHost_v2(void **out, size_t bytes) {
+    MAY_FAIL(UNKNOWN);
     int code = refuse_in_capture();
     *out = code || bytes == 0 ? nullptr : allocate_pinned(bytes);
     return code ? code : *out ? SUCCESS : bytes ? OUT_OF_MEMORY : INVALID_VALUE;
 }
 ENTRY int cuMemFreeHost(void *p) {
+    MAY_FAIL(UNKNOWN);
     drain();
     return release_pinned(p) ? SUCCESS : INVALID_VALUE;
 }
 // These two copies do not wait for the streams, since a program's streams do not wait for the default stream.
 ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
+    MAY_FAIL(UNKNOWN);
     int code = refuse_in_capture();
     if (!code) code = range(to, bytes, "cuMemcpyHtoD");
     if (!code)
@@ -171,6 +188,7 @@ ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
     return code;
 }
 ENTRY int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+    MAY_FAIL(UNKNOWN);
     int code = refuse_in_capture();
     if (!code) code = range(from, bytes, "cuMemcpyDtoH");
     if (!code)
@@ -181,6 +199,7 @@ ENTRY int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
     return code ? code : failed() ? LAUNCH_FAILED : SUCCESS;
 }
 ENTRY int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CUstream_st *stream) {
+    MAY_FAIL(UNKNOWN);
     if (range(to, bytes, "cuMemcpyHtoDAsync") || pinned(from, bytes, "cuMemcpyHtoDAsync"))
         return INVALID_VALUE;
     return submit(stream, "copy to the device", [=] {
@@ -190,6 +209,7 @@ ENTRY int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CUst
     });
 }
 ENTRY int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CUstream_st *stream) {
+    MAY_FAIL(UNKNOWN);
     if (range(from, bytes, "cuMemcpyDtoHAsync") || pinned(to, bytes, "cuMemcpyDtoHAsync"))
         return INVALID_VALUE;
     return submit(stream, "copy to the host", [=] {
@@ -199,6 +219,7 @@ ENTRY int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CUstream_s
     });
 }
 ENTRY int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, CUstream_st *stream) {
+    MAY_FAIL(UNKNOWN);
     if (range(to, bytes, "cuMemcpyDtoDAsync") || range(from, bytes, "cuMemcpyDtoDAsync"))
         return INVALID_VALUE;
     if (to < from + bytes && from < to + bytes) {
@@ -212,6 +233,7 @@ ENTRY int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, CUstrea
     });
 }
 ENTRY int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CUstream_st *stream) {
+    MAY_FAIL(UNKNOWN);
     if (range(to, bytes, "cuMemsetD8Async")) return INVALID_VALUE;
     return submit(stream, "fill", [=] {
         touch(to, bytes, true);
@@ -238,6 +260,7 @@ static bool publish_own_symbols() {
 }
 
 ENTRY int cuModuleLoadData(Module **out, const void *image) {
+    MAY_FAIL(UNKNOWN);
     auto *header = (const Image *)image;
     if (int refused = refuse_in_capture()) return refused;
     if (memcmp(header->magic, IMAGE_MAGIC, sizeof header->magic) != 0 ||
@@ -263,6 +286,7 @@ ENTRY int cuModuleLoadData(Module **out, const void *image) {
     return SUCCESS;
 }
 ENTRY int cuModuleUnload(Module *m) {
+    MAY_FAIL(UNKNOWN);
     drain();
     dlclose(m->library);
     for (Function *f : m->functions) delete f;
@@ -270,6 +294,7 @@ ENTRY int cuModuleUnload(Module *m) {
     return SUCCESS;
 }
 ENTRY int cuModuleGetFunction(Function **out, Module *m, const char *name) {
+    MAY_FAIL(UNKNOWN);
     for (const dev_kernel *k : m->kernels)
         if (!strcmp(k->name, name)) {
             *out = new Function{k, m, eager};
@@ -279,6 +304,7 @@ ENTRY int cuModuleGetFunction(Function **out, Module *m, const char *name) {
     return NOT_FOUND;
 }
 ENTRY int cuFuncSetAttribute(Function *f, unsigned attribute, int value) {
+    MAY_FAIL(UNKNOWN);
     if (attribute != 8 || value < 0 || (size_t)value > SHARED_LIMIT) return INVALID_VALUE;
     f->dynamic_limit = (size_t)value;
     return SUCCESS;
@@ -353,6 +379,7 @@ static int launch(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned b
 
 ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                          unsigned dynamic, CUstream_st *stream, void **arguments, void **extra) {
+    MAY_FAIL(UNKNOWN);
     return launch(f, gx, gy, gz, bx, by, bz, dynamic, stream, arguments, extra, false);
 }
 
@@ -370,6 +397,7 @@ struct LaunchConfig {
 
 // The one attribute is that of a launch beside the end of the kernel in front of it, which nothing else may be.
 ENTRY int cuLaunchKernelEx(const LaunchConfig *c, Function *f, void **arguments, void **extra) {
+    MAY_FAIL(UNKNOWN);
     const bool dependent = c->count == 1 && c->attributes->id == 6 && c->attributes->value == 1;
     if (c->count > 1 || (c->count == 1 && !dependent) || (dependent && switches.arch < 90)) return INVALID_VALUE;
     if (dependent && !is_behind_kernel(c->stream)) {
@@ -382,6 +410,7 @@ ENTRY int cuLaunchKernelEx(const LaunchConfig *c, Function *f, void **arguments,
 
 // ---- streams, events, graphs
 ENTRY int cuStreamCreate(CUstream_st **out, unsigned flags) {
+    MAY_FAIL(UNKNOWN);
     if (int refused = refuse_in_capture()) return refused;
     if (flags != 1) {
         report("argument", "cuStreamCreate: only CU_STREAM_NON_BLOCKING is modelled");
@@ -390,32 +419,41 @@ ENTRY int cuStreamCreate(CUstream_st **out, unsigned flags) {
     return stream_create(out);
 }
 ENTRY int cuStreamDestroy_v2(CUstream_st *s) {
+    MAY_FAIL(UNKNOWN);
     return stream_destroy(s);
 }
 ENTRY int cuStreamSynchronize(CUstream_st *s) {
+    MAY_FAIL(UNKNOWN);
     return stream_synchronize(s);
 }
 ENTRY int cuStreamQuery(CUstream_st *s) {
+    MAY_FAIL(UNKNOWN);
     return stream_query(s);
 }
 ENTRY int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned flags) {
+    MAY_FAIL(UNKNOWN);
     return flags ? INVALID_VALUE : stream_wait(s, e);
 }
 ENTRY int cuEventCreate(CUevent_st **out, unsigned) {
+    MAY_FAIL(UNKNOWN);
     *out = new CUevent_st;
     return SUCCESS;
 }
 ENTRY int cuEventDestroy_v2(CUevent_st *e) {
+    MAY_FAIL(UNKNOWN);
     delete e;
     return SUCCESS;
 }
 ENTRY int cuEventRecord(CUevent_st *e, CUstream_st *s) {
+    MAY_FAIL(UNKNOWN);
     return event_record(e, s);
 }
 ENTRY int cuEventSynchronize(CUevent_st *e) {
+    MAY_FAIL(UNKNOWN);
     return event_synchronize(e);
 }
 ENTRY int cuEventElapsedTime(float *out, CUevent_st *from, CUevent_st *to) {
+    MAY_FAIL(UNKNOWN);
     if (!from->operation || !to->operation) return INVALID_HANDLE;
     if (!from->operation->done || !to->operation->done) return NOT_READY;
     // nothing here takes the time of a device
@@ -423,22 +461,28 @@ ENTRY int cuEventElapsedTime(float *out, CUevent_st *from, CUevent_st *to) {
     return SUCCESS;
 }
 ENTRY int cuStreamBeginCapture_v2(CUstream_st *s, unsigned mode) {
+    MAY_FAIL(UNKNOWN);
     return mode > 2 ? INVALID_VALUE : capture_begin(s);
 }
 ENTRY int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
+    MAY_FAIL(UNKNOWN);
     return capture_end(s, out);
 }
 ENTRY int cuGraphInstantiateWithFlags(CUgraphExec_st **out, CUgraph_st *g,
                                       unsigned long long flags) {
+    MAY_FAIL(UNKNOWN);
     return flags || !g ? INVALID_VALUE : graph_instantiate(out, g);
 }
 ENTRY int cuGraphLaunch(CUgraphExec_st *x, CUstream_st *s) {
+    MAY_FAIL(UNKNOWN);
     return graph_launch(x, s);
 }
 ENTRY int cuGraphExecDestroy(CUgraphExec_st *x) {
+    MAY_FAIL(UNKNOWN);
     return graph_exec_destroy(x);
 }
 ENTRY int cuGraphDestroy(CUgraph_st *g) {
+    MAY_FAIL(UNKNOWN);
     delete g;
     return SUCCESS;
 }

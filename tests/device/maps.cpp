@@ -8,6 +8,7 @@ using namespace device;
 extern "C" __attribute__((visibility("default"))) int
 cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *extents, const uint64_t *strides,
                        const unsigned *box, const unsigned *steps, int interleave, int swizzle, int, int fill) {
+    MAY_FAIL(UNKNOWN);
     const bool known = (type == 6 || type == 9) && (rank == 2 || rank == 3) && !interleave && !fill;
     const uint64_t sheets = rank == 3 ? extents[2] : 1, sheet_bytes = rank == 3 ? strides[1] : 0;
     bool single = rank != 3 || box[2] == 1;

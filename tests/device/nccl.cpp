@@ -222,6 +222,7 @@ int post(ncclComm *c, CUstream_st *stream, Call k) {
 }  // namespace
 
 ENTRY int ncclGetVersion(int *out) {
+    MAY_FAIL(NCCL_SYSTEM);
     *out = switches.nccl;
     return NCCL_SUCCESS;
 }
@@ -234,12 +235,14 @@ ENTRY const char *ncclGetErrorString(int code) {
                                            : "system error";
 }
 ENTRY int ncclGetUniqueId(ncclUniqueId *out) {
+    MAY_FAIL(NCCL_SYSTEM);
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "/gagen-device-%d-%llx", getpid(),
              (unsigned long long)(seconds() * 1e9));
     return NCCL_SUCCESS;
 }
 ENTRY int ncclCommInitRank(ncclComm **out, int ranks, ncclUniqueId id, int rank) {
+    MAY_FAIL(NCCL_SYSTEM);
     if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks ||
         !memchr(id.name, 0, sizeof id.name))
         return NCCL_INVALID_ARGUMENT;
@@ -263,6 +266,7 @@ ENTRY int ncclCommInitRank(ncclComm **out, int ranks, ncclUniqueId id, int rank)
 }
 // The ranks of one color become a communicator, in the order of their keys; color -1: this rank is in none.
 ENTRY int ncclCommSplit(ncclComm *all, int color, int key, ncclComm **out, void *) {
+    MAY_FAIL(NCCL_SYSTEM);
     *out = nullptr;
     if (color < -1 || capturing()) return NCCL_INVALID_USAGE;
     all->shared->signature[all->rank] = (uint64_t)(uint32_t)color << 32 | (uint32_t)key;
@@ -281,6 +285,7 @@ ENTRY int ncclCommSplit(ncclComm *all, int color, int key, ncclComm **out, void 
     return color < 0 ? NCCL_SUCCESS : ncclCommInitRank(out, ranks, id, rank);
 }
 ENTRY int ncclCommDestroy(ncclComm *c) {
+    MAY_FAIL(NCCL_SYSTEM);
     if (graph_holds(c)) {
         report("nccl", "ncclCommDestroy while a graph holds the communicator: NCCL hangs here");
         return NCCL_INVALID_USAGE;
@@ -291,6 +296,7 @@ ENTRY int ncclCommDestroy(ncclComm *c) {
     return NCCL_SUCCESS;
 }
 ENTRY int ncclCommAbort(ncclComm *c) {
+    MAY_FAIL(NCCL_SYSTEM);
     if (graph_holds(c)) {
         report("nccl", "ncclCommAbort while a graph holds the communicator: NCCL hangs here");
         return NCCL_INVALID_USAGE;
@@ -300,38 +306,46 @@ ENTRY int ncclCommAbort(ncclComm *c) {
     return NCCL_SUCCESS;
 }
 ENTRY int ncclCommGetAsyncError(ncclComm *c, int *out) {
+    MAY_FAIL(NCCL_SYSTEM);
     *out = c->error;
     return NCCL_SUCCESS;
 }
 ENTRY int ncclAllReduce(const void *s, void *r, size_t n, unsigned type, unsigned operation,
                         ncclComm *c, CUstream_st *stream) {
+    MAY_FAIL(NCCL_SYSTEM);
     return post(c, stream,
                 {Collective::all_reduce, (const char *)s, (char *)r, n, type, operation, 0});
 }
 ENTRY int ncclReduceScatter(const void *s, void *r, size_t n, unsigned type, unsigned operation,
                             ncclComm *c, CUstream_st *stream) {
+    MAY_FAIL(NCCL_SYSTEM);
     return post(c, stream,
                 {Collective::reduce_scatter, (const char *)s, (char *)r, n, type, operation, 0});
 }
 ENTRY int ncclAllGather(const void *s, void *r, size_t n, unsigned type, ncclComm *c,
                         CUstream_st *stream) {
+    MAY_FAIL(NCCL_SYSTEM);
     return post(c, stream, {Collective::all_gather, (const char *)s, (char *)r, n, type, NCCL_SUM, 0});
 }
 ENTRY int ncclReduce(const void *s, void *r, size_t n, unsigned type, unsigned operation, int root,
                      ncclComm *c, CUstream_st *stream) {
+    MAY_FAIL(NCCL_SYSTEM);
     if (root < 0 || root >= c->ranks) return NCCL_INVALID_ARGUMENT;
     return post(c, stream, {Collective::reduce, (const char *)s, (char *)r, n, type, operation, root});
 }
 ENTRY int ncclBroadcast(const void *s, void *r, size_t n, unsigned type, int root, ncclComm *c,
                         CUstream_st *stream) {
+    MAY_FAIL(NCCL_SYSTEM);
     if (root < 0 || root >= c->ranks) return NCCL_INVALID_ARGUMENT;
     return post(c, stream, {Collective::broadcast, (const char *)s, (char *)r, n, type, NCCL_SUM, root});
 }
 
 // The calls of a group are posted one by one.
 ENTRY int ncclGroupStart() {
+    MAY_FAIL(NCCL_SYSTEM);
     return NCCL_SUCCESS;
 }
 ENTRY int ncclGroupEnd() {
+    MAY_FAIL(NCCL_SYSTEM);
     return NCCL_SUCCESS;
 }

@@ -262,6 +262,7 @@ uint64_t device::image_stamp() {
 }
 
 ENTRY int nvrtcVersion(int *major, int *minor) {
+    MAY_FAIL(NVRTC_INTERNAL);
     *major = cuda_version();
     *minor = 0;
     return NVRTC_SUCCESS;
@@ -273,10 +274,12 @@ ENTRY const char *nvrtcGetErrorString(int code) {
                                           : "NVRTC_ERROR_INTERNAL_ERROR";
 }
 ENTRY int nvrtcGetNumSupportedArchs(int *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     *out = 4;
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcGetSupportedArchs(int *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     out[0] = 75;
     out[1] = 80;
     out[2] = 90;
@@ -285,39 +288,48 @@ ENTRY int nvrtcGetSupportedArchs(int *out) {
 }
 ENTRY int nvrtcCreateProgram(_nvrtcProgram **out, const char *text, const char *name, int headers,
                              const char *const *, const char *const *) {
+    MAY_FAIL(NVRTC_INTERNAL);
     if (!text || headers) return NVRTC_INVALID_PROGRAM;
     *out = new _nvrtcProgram{text, name ? name : "default_program", "", ""};
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcCompileProgram(_nvrtcProgram *p, int count, const char *const *options) {
+    MAY_FAIL(NVRTC_INTERNAL);
     std::vector<std::string> definitions;
     int code = check_options(*p, count, options, definitions);
     return code ? code : compile(*p, definitions);
 }
 // PTX and cubin are the same here.
 ENTRY int nvrtcGetCUBINSize(_nvrtcProgram *p, size_t *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     *out = p->image.size();
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcGetCUBIN(_nvrtcProgram *p, char *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     return copy_out(p->image, out);
 }
 ENTRY int nvrtcGetPTXSize(_nvrtcProgram *p, size_t *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     return nvrtcGetCUBINSize(p, out);
 }
 ENTRY int nvrtcGetPTX(_nvrtcProgram *p, char *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     return copy_out(p->image, out);
 }
 ENTRY int nvrtcGetProgramLogSize(_nvrtcProgram *p, size_t *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     *out = p->log.size() + 1;
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcGetProgramLog(_nvrtcProgram *p, char *out) {
+    MAY_FAIL(NVRTC_INTERNAL);
     copy_out(p->log, out);
     out[p->log.size()] = 0;
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcDestroyProgram(_nvrtcProgram **p) {
+    MAY_FAIL(NVRTC_INTERNAL);
     delete *p;
     *p = nullptr;
     return NVRTC_SUCCESS;

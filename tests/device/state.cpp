@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +28,8 @@ double number(const char *name, double otherwise) {
 
 Switches read_switches() {
     const char *compiler = getenv("GAGEN_DEVICE_CXX"), *traffic = getenv("GAGEN_DEVICE_TRAFFIC"),
-               *collectives = getenv("GAGEN_DEVICE_COLLECTIVES");
+               *collectives = getenv("GAGEN_DEVICE_COLLECTIVES"), *fails = getenv("GAGEN_DEVICE_FAILS"),
+               *calls = getenv("GAGEN_DEVICE_CALLS");
     Switches s;
     s.check = number("GAGEN_DEVICE_CHECK", 0) != 0;
     s.lazy = number("GAGEN_DEVICE_LAZY", 0) != 0;
@@ -43,6 +45,9 @@ Switches read_switches() {
     s.compiler = compiler && *compiler ? compiler : "g++";
     s.traffic = traffic ? traffic : "";
     s.collectives = collectives ? collectives : "";
+    s.fails = (int)number("GAGEN_DEVICE_FAILS", 0);
+    s.stays = fails && strchr(fails, '+');
+    s.calls = calls ? calls : "";
     state.random = 0x9e3779b97f4a7c15ull * (s.seed + 1ull);
     return s;
 }
@@ -58,6 +63,16 @@ struct Summary {
 }  // namespace
 
 Switches switches = read_switches();
+
+bool fails(const char *name) {
+    static std::atomic<int> count;
+    const int n = ++count;
+    if (FILE *f = switches.calls.empty() ? nullptr : fopen(switches.calls.c_str(), "a")) {
+        fprintf(f, "%s\n", name);
+        fclose(f);
+    }
+    return switches.fails && (n == switches.fails || (switches.stays && n > switches.fails));
+}
 
 unsigned random_below(unsigned n) {
     if (!switches.seed || n < 2) return 0;
