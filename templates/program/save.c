@@ -98,12 +98,14 @@ static int gradients_arrive(model *m, ga_err *e) {
     return 0;
 }
 
-//@ save(name, device, windows)
+//@ save(name, device, windows, ranks)
 int $(name)_model_save(model *m, ga_err *e) {
     if (!m->checkpoint) return 0;
     char path[GA_PATH_MAX];
     const double start = ga_clock();
-//% if device then
+//% if device and ranks then
+    GA_TRY(ga_comm_agree(m->comm, $(name)_model_download(m, e), e)); /* all go on without this checkpoint, or none */
+//% elseif device then
     GA_TRY($(name)_model_download(m, e));
 //% elseif windows then
     GA_TRY(gradients_arrive(m, e));

@@ -48,8 +48,9 @@ struct Switches {  // read from the environment when the library is loaded
     double timeout;
     std::string compiler, traffic;  // traffic: a file for the bytes of each launch, or empty
     std::string collectives;        // a file for those that rank 0 makes, or empty
-    int fails;                      // the call that fails, counted from 1, 0: none
-    bool stays;                     // so do all calls behind it
+    std::string failing;            // the function of which a call fails
+    int fails;                      // which one, counted from 1, 0: none
+    bool stays;                     // so do all calls behind it, of any function
     std::string calls;              // a file for the names of calls, or empty
 };
 extern Switches switches;

@@ -45,8 +45,11 @@ Switches read_switches() {
     s.compiler = compiler && *compiler ? compiler : "g++";
     s.traffic = traffic ? traffic : "";
     s.collectives = collectives ? collectives : "";
-    s.fails = (int)number("GAGEN_DEVICE_FAILS", 0);
-    s.stays = fails && strchr(fails, '+');
+    if (const char *colon = fails ? strchr(fails, ':') : nullptr) {
+        s.failing.assign(fails, colon);
+        s.fails = atoi(colon + 1);
+        s.stays = strchr(colon, '+');
+    }
     s.calls = calls ? calls : "";
     state.random = 0x9e3779b97f4a7c15ull * (s.seed + 1ull);
     return s;
@@ -66,12 +69,12 @@ Switches switches = read_switches();
 
 bool fails(const char *name) {
     static std::atomic<int> count;
-    const int n = ++count;
+    const int n = switches.failing == name ? ++count : 0;
     if (FILE *f = switches.calls.empty() ? nullptr : fopen(switches.calls.c_str(), "a")) {
         fprintf(f, "%s\n", name);
         fclose(f);
     }
-    return switches.fails && (n == switches.fails || (switches.stays && n > switches.fails));
+    return (n > 0 && n == switches.fails) || (switches.stays && count >= switches.fails);
 }
 
 unsigned random_below(unsigned n) {

@@ -3,6 +3,7 @@
 -- finishes with the bits of the undisturbed run; it leaves whole checkpoints alone. The first and the last call of each
 -- function fail; with make test-all each call does, once and persistently.
 local devices = dofile "tests/lua/devices.lua"
+local ordered = require "base.ordered"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -31,10 +32,10 @@ local function run(t, programs, p, settings)
     return result
 end
 
--- Runs the program with the n-th call failing, and says what is wrong.
-local function try(t, programs, p, env, clean, n)
+-- Runs the program with this call failing, and says what is wrong.
+local function try(t, programs, p, env, clean, which)
     local settings = table.move(env, 1, #env, 1, {})
-    settings[#settings + 1] = "GAGEN_DEVICE_FAILS=" .. n
+    settings[#settings + 1] = "GAGEN_DEVICE_FAILS=" .. which
     local result = run(t, programs, p, settings)
     local checkpoints = result.folder .. "/c"
     for _, name in ipairs(host.exists(checkpoints) == "folder" and host.list(checkpoints) or {}) do
@@ -62,22 +63,46 @@ add("each call of the driver and NVRTC that fails ends a run with exit 3, or cha
     assert(host.read(path):find "nvrtcCompileProgram")
     t.run { "rm", path }
     t.equal(run(t, programs, p, env).bits, clean.bits)      -- with the kernels of the first start
-    local count, first, last = 0, {}, {}
-    for name in host.read(path):gmatch "[^\n]+" do
-        count = count + 1
-        first[name], last[name] = first[name] or count, count
-    end
+    local count = {}
+    for name in host.read(path):gmatch "[^\n]+" do count[name] = (count[name] or 0) + 1 end
     env[#env] = nil
-    local chosen, problems = {}, {}
-    for n = 1, t.all and count or 0 do chosen[n] = true end
-    for name, n in pairs(first) do chosen[n], chosen[last[name]] = true, true end
-    for n = 1, count do
-        for _, more in ipairs(chosen[n] and { "", t.all and "+" or nil } or {}) do
-            local found = try(t, programs, p, env, clean, n .. more)
-            if found then problems[#problems + 1] = ("call %d%s: %s"):format(n, more, found) end
+    local problems = {}
+    for name, most in ordered.each(count) do
+        for n = 1, most, t.all and 1 or math.max(most - 1, 1) do
+            for _, more in ipairs { "", t.all and "+" or nil } do
+                local which = ("%s:%d%s"):format(name, n, more)
+                local found = try(t, programs, p, env, clean, which)
+                if found then problems[#problems + 1] = which .. ": " .. found end
+            end
         end
     end
     if #problems > 0 then error(table.concat(problems, "\n", 1, math.min(#problems, 40)), 0) end
+end)
+
+-- Two ranks that divide the state; rank 1 alone has these settings. Returns t.run's result with `folder`.
+local function run_ranks(t, p, env, settings)
+    local folder, words = t.temp(), table.move(env, 1, #env, 1, {})
+    t.write(folder .. "/rank", ('#!/bin/sh\n[ "$RANK" = 0 ] || export %s\nexec "$@"\n'):format(settings))
+    local result = t.run { t.root .. "/tests/device/ranks", "2", "sh", folder .. "/rank", p.train, "--quiet",
+        "--checkpoint", folder .. "/c", "--dump", folder .. "/dump", env = words }
+    result.folder, result.bits = folder, host.read(folder .. "/dump/parameters.safetensors")
+    return result
+end
+
+add("a checkpoint that one rank cannot fetch from its device is one of no rank, and training goes on", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = programs.build("calls_ranks", SPEC .. 'parallel "zero1"\n')
+    local clean = run_ranks(t, p, environment(), "GAGEN_DEVICE_FAILS=")
+    t.equal(clean.status, 0, clean.err)
+    local result = run_ranks(t, p, environment(), "GAGEN_DEVICE_FAILS=cuMemcpyDtoH_v2:1")
+    t.equal(result.status, 0, result.err)
+    t.contains(result.err, "calls_ranks: cycle 2: device 1: downloading: CUDA_ERROR_UNKNOWN (999): unknown error; "
+        .. "training goes on\n")
+    t.contains(result.err, "calls_ranks: cycle 2: rank 1 failed with code 3; its own line says why; training goes on\n")
+    t.equal(host.exists(result.folder .. "/c/cycle-000000002"), false)
+    t.equal(host.exists(result.folder .. "/c/cycle-000000003"), "folder")
+    assert(result.bits == clean.bits, "other bits")
 end)
 
 return tests

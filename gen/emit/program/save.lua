@@ -89,7 +89,7 @@ function save.render(g, config, facts, context, updates, header)
         { "load", { name = name, numbers_loaded = loaded, scale_loaded = scale.scale_loaded,
             best = config.best ~= nil } },
         windows and not own.device and { "arrive", {} },
-        { "save", { name = name, device = own.device, windows = windows } },
+        { "save", { name = name, device = own.device, windows = windows, ranks = g.ranks } },
         not own.device and { "save_to", { name = name, windows = windows } },
         { "dump", { name = name, parameters = chunks.saved(g, "m->saved."), device = own.device,
             windows = windows, ranks = g.ranks, grouped = #config.rank_groups > 0,
