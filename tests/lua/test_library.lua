@@ -276,6 +276,7 @@ add("a program for a device refuses to build a library", function(t)
     local result = t.run { "make", "-s", "-C", folder, "lib" }
     t.equal(result.status ~= 0, true)
     t.contains(result.out, "looped is a program for the CUDA target, which has no library")
+    t.equal(host.read(folder .. "/Makefile"):find("# make lib", 1, true), nil)
 end)
 
 return tests
