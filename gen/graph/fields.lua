@@ -98,6 +98,7 @@ fields.tensor = {
     keep_full = "real numbers that are never stored in 16 bits",
     low = "of whole numbers: the least", limit = "of whole numbers: one more than the greatest; nil: not known",
     low_place = "where the data has the least, as text; nil: not known", high_place = "the same for the greatest",
+    file_name = "of a field of a safetensors file: its name there, which the target's need not be",
     panels = "of a weight as the panels that products read: { room }, its elements in whole blocks (layout)",
     rowless = "made of parameters alone, so that its first axis is not the rows of the batch",
     carry = "the carry whose argument it is", carried = "the carry whose result it is",

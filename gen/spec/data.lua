@@ -222,7 +222,7 @@ local function fields_of(d, source, where)
         local shape, ids = f.shape, f.ids
         if i == 1 and d.norm then ids = false end
         if i == 1 and d.crop then shape = crop_of(d, shape, where) end
-        list[i] = { name = f.name, dtype = ids and "i32" or "real", shape = shape }
+        list[i] = { name = f.name, dtype = ids and "i32" or "real", shape = shape, file_name = f.file_name }
     end
     if WINDOWS[d.kind] then
         list[1].shape = { d.context }

@@ -338,9 +338,16 @@ end
 
 local function field_of_batch(self, name, line, more)
     if self.inputs[name] then return self.inputs[name] end
-    local known = table.concat(ordered.collect(self.b.graph.inputs, function(t) return t.name end), " or ")
-    diag.fail(self.path .. (line and ":" .. line or ""), ("batch has no field '%s', expected %s%s"):format(name,
-        known, more or ""), { found = name })
+    local at, known = self.path .. (line and ":" .. line or ""), {}
+    for i, t in ipairs(self.b.graph.inputs) do
+        if t.file_name == name then
+            diag.fail(at, ("batch.%s is the target of the data: expected batch.%s"):format(name, t.name),
+                { found = name })
+        end
+        known[i] = t.name
+    end
+    diag.fail(at, ("batch has no field '%s', expected %s%s"):format(name,
+        table.concat(known, " or "), more or ""), { found = name })
 end
 
 function PLAY.field(self, event)

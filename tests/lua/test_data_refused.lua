@@ -184,6 +184,20 @@ add("a list of layers over data without the field input", function(t, formats)
         .. "of layers begins with input, model (function(batch) ... end) with any")
 end)
 
+add("the target by the name of its tensor", function(t, formats)
+    write_all(formats)
+    local path = formats.programs.folder() .. "/own_name.lua"
+    t.write(path, 'data       { "tensors", train = "wrong/a.safetensors", target = "y" }\n'
+        .. [[batch (4)
+model      (function(batch) return embedding "e" { 20, 3 } (batch.y) end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1 }
+]])
+    t.contains(formats.programs.gagen { "check", path }.err,
+        "own_name.lua:3: batch.y is the target of the data: expected batch.target")
+end)
+
 -- A program is generated for valid files, then started with others.
 local function refused(t, formats, p, name, content, pattern)
     local folder = t.temp()
