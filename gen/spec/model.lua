@@ -368,7 +368,7 @@ function PLAY.op(self, event)
     local at = self.path .. ":" .. event.line
     local operands = ordered.collect(event.ins, function(v) return self:operand(v, event.line) end)
     local layer = self.catalog.layers:get(event.op)
-    if layer and layer.word then
+    if layer and (layer.word or #operands == 1) then
         self.b.at = at
         check_count(at, event.op, layer.takes or ONE, #operands)
         local fields = check.fields(layer.fields, {}, context(self, event, event.op))

@@ -167,7 +167,7 @@ sum_layer("sum", false)
 sum_layer("mean", true)
 
 layer "max" {
-    doc = "the greatest value over an axis, which goes; the gradient flows to the first such",
+    doc = "the greatest value over an axis, which goes; max(x): over the last; the gradient flows to the first such",
     fields = OPTIONAL,
     example = "local y = max { axis = 2 } (reshape { 2, 4 } (x))",
     apply = function(b, f, x)

@@ -74,6 +74,7 @@ op "axis_max" {
     end,
     cost = reduced, lower = "reduce",
     sample = "function(x) return max { axis = 2 } (reshape { 3, 4 } (linear 'm' { 12 } (x))) end",
+    samples = { "function(x) return max(reshape { 3, 4 } (linear 'm' { 12 } (x))) end" },
 }
 
 op "axis_max_dx" {
