@@ -167,7 +167,7 @@ function build:node(op, ins, attrs, names)
         node.statements = { { op .. "_out", entry.value and entry.value(node, x) or x } }
         node.views = { x = not view.plain(v) and v or nil }
     end
-    local rowless = reads_no_rows(node)
+    local rowless = not entry.rows and reads_no_rows(node)
     for _, name in ipairs(entry.signature.outs) do
         if not entry.omit or not entry.omit(node, name) then
             local shape = substitute_shape(entry.signature.shape[name], seen, seen.lead or {})

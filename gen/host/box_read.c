@@ -156,10 +156,10 @@ static bool read_value(reader *r, int depth) {
     }
 }
 
-/* A list of numbers of tensors (references) or of operands, pushed. */
+/* A list of numbers of tensors (references) or of one or more operands, pushed. */
 static bool read_list(reader *r, bool references) {
     lua_Integer n, id;
-    if (!read_number(r, ';', 1, 1000, &n)) return false;
+    if (!read_number(r, ';', references ? 0 : 1, 1000, &n)) return false;
     lua_createtable(r->L, (int)n, 0);
     for (lua_Integer i = 1; i <= n; i++) {
         if (references) {
@@ -213,7 +213,9 @@ static bool read_field(reader *r, ga_field_type type) {
     case GA_FIELD_NEW_TENSOR: return read_new(r, &r->tensors, 1);
     case GA_FIELD_TENSOR: return read_in_range(r, r->tensors);
     case GA_FIELD_TENSORS: return read_list(r, true);
-    case GA_FIELD_ARGUMENTS: return read_new(r, &r->tensors, r->ins);
+    case GA_FIELD_ARGUMENTS:
+        if (r->ins == 0) return wrong(r, "a function of no tensor");
+        return read_new(r, &r->tensors, r->ins);
     case GA_FIELD_OPERANDS: return read_list(r, false);
     case GA_FIELD_TABLE:
         return (r->at < r->end && *r->at == '[' && read_value(r, 1))

@@ -31,7 +31,8 @@ function load_spec.words(known)
         if layer.word then
             pointwise[#pointwise + 1] = name
         elseif not known.pointwise:has(name) then
-            layers[#layers + 1] = { name = name, named = layer.named or false }
+            layers[#layers + 1] = { name = name, named = layer.named or false,
+                alone = layer.takes ~= nil and layer.takes[1] == 0 }
         end
     end
     local names = ordered.collect(words.list, function(word) return word.name end)
@@ -54,7 +55,7 @@ local function add_loss(g, b, c, target, played)
     local rows = played.rows or losses.of_word(b, c, target, played.output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
     if not classes then c.classes = c.loss.called.classes or c.data.classes and MOST_CLASSES or 0 end
-    if rows.shape[1] ~= c.batch then
+    if rows.shape[1] ~= c.batch or graph.rowless(rows) then
         diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
             :format(graph.shape_text(rows.shape), c.batch), {})
     end

@@ -163,7 +163,7 @@ end
 -- Adds the node that sums up the values of a function of the spec.
 local function add_own(g, c, entry, values, tally)
     local shape = values.shape
-    if shape[1] ~= c.batch then
+    if shape[1] ~= c.batch or graph.rowless(values) then
         diag.fail(entry.at, ("eval: %s gives shape %s, expected one value or more per row, (%d, ...)"):format(
             entry.name, graph.shape_text(shape), c.batch), {})
     elseif values.dtype == "i32" then

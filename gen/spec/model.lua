@@ -5,9 +5,9 @@
 local check = require "base.check"
 local cost = require "graph.cost"
 local diag = require "base.diag"
-local expr = require "base.expr"
 local graph = require "graph.graph"
 local losses = require "spec.losses"
+local operands = require "spec.operands"
 local ordered = require "base.ordered"
 local parts = require "spec.parts"
 
@@ -62,45 +62,6 @@ end
 
 local ONE = { 1 }
 
--- The pointwise rule with its number operands bound, so that only tensors are inputs of the node; and the tensors.
-local function bind_numbers(entry, operands)
-    local tensors, constants = {}, {}
-    for i, operand in ipairs(operands) do
-        if type(operand) == "number" then
-            constants[i] = operand
-        else
-            tensors[#tensors + 1] = operand
-        end
-    end
-    if #tensors == #operands then return entry, tensors end
-    local function with_constants(values)
-        local all, next_value = {}, 0
-        for i = 1, #operands do
-            if constants[i] then
-                all[i] = expr.lift(constants[i])
-            else
-                next_value = next_value + 1
-                all[i] = values[next_value]
-            end
-        end
-        return all
-    end
-    return { name = entry.name, arity = #tensors, doc = entry.doc,
-        value = function(fields, ...) return entry.value(fields, table.unpack(with_constants { ... })) end,
-        grad = function(fields, dy, ...)
-            local values = { ... }
-            local y = table.remove(values)
-            local all = with_constants(values)
-            all[#all + 1] = y
-            local partials = table.pack(entry.grad(fields, dy, table.unpack(all)))
-            local kept, n = {}, 0
-            for i = 1, #operands do
-                if not constants[i] then n, kept[n + 1] = n + 1, partials[i] end
-            end
-            return table.unpack(kept, 1, n)
-        end }, tensors
-end
-
 -- Calls make(), which appends the nodes of one layer and returns its result, and notes the layer in graph.layers. The
 -- ops of a loss are no layers.
 function Player:noted(kind, name, make)
@@ -113,19 +74,20 @@ function Player:noted(kind, name, make)
     return y
 end
 
--- Applies a pointwise op to operands, tensors or numbers.
-function Player:pointwise(entry, fields, operands, at)
+-- Applies a pointwise op to a list of tensors and numbers.
+function Player:pointwise(entry, fields, list, at)
     local b = self.b
     b.at = at
-    if #operands ~= entry.arity then
-        diag.fail(at, ("%s: takes %d values, got %d"):format(entry.name, entry.arity, #operands), {})
+    if #list ~= entry.arity then
+        diag.fail(at, ("%s: takes %d values, got %d"):format(entry.name, entry.arity, #list), {})
     end
     local problem = entry.check and entry.check(fields)
     if problem then diag.fail(at, ("%s: %s"):format(entry.name, problem), {}) end
-    local bound, tensors = bind_numbers(entry, operands)
+    local bound, tensors = operands.bind(entry, list)
     if #tensors == 0 then
         diag.fail(at, entry.name .. ": at least one operand must be a tensor", {})
     end
+    operands.beside(at, entry.name, tensors)
     local name = b:full_name(entry.name) .. "_out"
     local y = self:noted(entry.name, b:full_name(), function()
         return b:map(tensors, function(...) return bound.value(fields, ...) end, name,
@@ -240,7 +202,8 @@ function Player:loss(rule, args, ins, at)
     check_count(at, what, { 2 }, #ins)
     self.b.at = at
     local fields = check.fields(rule.fields, args, check.context(what, at))
-    return losses.of_call(self.b, self.called, rule, fields, ins[1], ins[2], at)
+    local output, target = table.unpack(operands.spread(self.b, what, ins))
+    return losses.of_call(self.b, self.called, rule, fields, output, target, at)
 end
 
 --- Applies layer `id` to tensors and returns the result. applied_at: the place of the call, nil inside a list.
@@ -268,7 +231,7 @@ function Player:apply(id, ins, applied_at)
     local fields = check.fields(layer.fields, event.args, context(self, event, what))
     check_count(applied_at or at, what, layer.takes or ONE, #ins)
     event.shared = event.shared or {}
-    local y = self:make_layer(layer, event, fields, ins)
+    local y = self:make_layer(layer, event, fields, operands.spread(self.b, what, ins))
     return y
 end
 
@@ -366,23 +329,23 @@ end
 
 function PLAY.op(self, event)
     local at = self.path .. ":" .. event.line
-    local operands = ordered.collect(event.ins, function(v) return self:operand(v, event.line) end)
+    local list = ordered.collect(event.ins, function(v) return self:operand(v, event.line) end)
     local layer = self.catalog.layers:get(event.op)
-    if layer and (layer.word or #operands == 1) then
+    if layer and (layer.word or #list == 1) then
         self.b.at = at
-        check_count(at, event.op, layer.takes or ONE, #operands)
+        check_count(at, event.op, layer.takes or ONE, #list)
         local fields = check.fields(layer.fields, {}, context(self, event, event.op))
-        self.values[event.out] = self:make_layer(layer, {}, fields, operands)
+        self.values[event.out] = self:make_layer(layer, {}, fields, list)
         return
     end
     local rule = self.catalog.losses:get(event.op)
     if rule then
-        for i, operand in ipairs(operands) do
+        for i, operand in ipairs(list) do
             if type(operand) == "number" then
                 diag.fail(at, ("%s: operand %d is a number, expected a tensor"):format(event.op, i), {})
             end
         end
-        self.values[event.out] = self:loss(rule, {}, operands, at)
+        self.values[event.out] = self:loss(rule, {}, list, at)
         return
     end
     local entry = self.catalog.pointwise:get(event.op)
@@ -390,7 +353,7 @@ function PLAY.op(self, event)
         diag.fail(at, ("'%s' of tensors is not available"):format(event.op), {})
     end
     local fields = check.fields(entry.fields, {}, context(self, event, event.op))
-    self.values[event.out] = self:pointwise(entry, fields, operands, at)
+    self.values[event.out] = self:pointwise(entry, fields, list, at)
 end
 
 function PLAY.enter(self, event)
@@ -429,11 +392,15 @@ function PLAY.model_begin(self, event) self.model_line = event.line end
 -- The output is a tensor, or { named = ordered map } if the model gives a table of tensors.
 function PLAY.model_end(self, event)
     local result = event.result
+    local named, at = ordered.map(), self.path .. ":" .. self.model_line
     if math.type(result.tensor) then
         self.output = self:operand(result)
+        if graph.rowless(self.output) then
+            diag.fail(at, ("model: the function gives parameters alone, of shape %s, expected values for each row")
+                :format(graph.shape_text(self.output.shape)), {})
+        end
         return
     end
-    local named, at = ordered.map(), self.path .. ":" .. self.model_line
     for name, value in ordered.each(result) do
         if type(name) ~= "string" or not name:match("^[%a_][%w_]*$") then
             diag.fail(at, ("model: the table it gives has the key '%s', expected names of letters, "

@@ -101,7 +101,17 @@ local function layer_words(box, nodes)
         return layer
     end
 
-    local function named(kind, line, count, with_body)
+    -- The tensor that a layer gives without any.
+    local function value_of(layer, text, line)
+        if not nodes.scope then
+            fail(line, text .. ": gives a tensor, which stands in a function: model (function(batch) ... end)")
+        end
+        local out = nodes.tensor()
+        nodes.record { event = "apply", layer = layer, ins = {}, out = out, line = line }
+        return out
+    end
+
+    local function named(kind, line, count, with_body, alone)
         return function(...)
             local name = one(kind, nodes, line, ...)
             if type(name) ~= "string" then
@@ -111,6 +121,7 @@ local function layer_words(box, nodes)
             name = box.copy({ name }, kind .. ": name", line)[1]
             return nodes.waiting(format("%s \"%s\" without its fields", kind, name), function(...)
                 local layer = make(kind, line, one(kind, nodes, line, ...), name, count, with_body)
+                if alone then layer = value_of(layer, format("%s '%s'", kind, name), line) end
                 return layer
             end)
         end
@@ -278,7 +289,7 @@ local function vocabulary(box, nodes, words)
         local kind = entry.name
         define(kind, function(line)
             if kind == "times" then return times_word(nodes, named, line) end
-            if entry.named then return named(kind, line, nil, kind == "block") end
+            if entry.named then return named(kind, line, nil, kind == "block", entry.alone) end
             return function(...)
                 local layer = make(kind, line, one(kind, nodes, line, ...))
                 return layer

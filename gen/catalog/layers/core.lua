@@ -1,6 +1,7 @@
--- core: the linear layer. Of every layer, `apply(b, fields, x, ...)` appends nodes through the builder b and
--- returns the result; parameters are named by the layer's path, with torch's suffixes and shapes.
--- `takes` lists the possible numbers of input tensors, "several" is one or more; default { 1 }.
+-- core: the linear layer and the parameter alone. Of every layer, `apply(b, fields, x, ...)` appends nodes through the
+-- builder b and returns the result; parameters are named by the layer's path, with torch's suffixes and shapes.
+-- `takes` lists the possible numbers of input tensors, "several" is one or more; default { 1 }. The word of a layer
+-- that takes none gives its tensor at once.
 -- Initial values are torch's defaults, drawn from (seed, name, element).
 
 layer "linear" {
@@ -23,4 +24,17 @@ layer "linear" {
         return b:value(in_out and "linear_in_out" or "linear", { x = x, weight = weight, bias = bias or nil },
             nil, b:full_name("y"))
     end,
+}
+
+layer "parameter" {
+    usage = "parameter \"name\" { extent, ..., value = 0 }",
+    doc = "a trained tensor, the same for all rows; broadcast to what it meets, which has the rows as one more axis",
+    named = true, takes = { 0 },
+    fields = {
+        { name = "extents", type = "int", min = 1, max = 2147483647, rest = true, required = true,
+          doc = "its extents, without the rows" },
+        { name = "value", type = "num", default = 0, doc = "the first value of each element, unless init has another" },
+    },
+    example = 'local y = x * parameter "gamma" { 8, value = 1 }',
+    apply = function(b, f) return b:param("", f.extents, { kind = "value", value = f.value }) end,
 }

@@ -26,6 +26,19 @@ op "reshape" {
     sample = "function(x) return flatten {} (scale { 2 } (reshape { 1, 5 } (x))) end",
 }
 
+op "each_row" {
+    doc = "a tensor without rows, repeated for each row of the batch",
+    ins = { "x (*)" }, outs = { "y (S)" }, rows = true,
+    letters = function(n, size) size.S = n.attrs.shape end,
+    view = function(n) return view.broadcast(n.ins.x.shape, n.size.S) end,
+    grad = function(b, n, dy) return { x = b:sum_to(dy.y, n.ins.x.shape) } end,
+    cost = moved, lower = "pointwise",
+    sample = [[function(x)
+        local y = concat { axis = 2 } (parameter "p" { 2, 3, value = 0.5 }, reshape { 1, 3 } (linear "e" { 3 } (x)))
+        return flatten {} (y * parameter "q" { 3, value = 2 })
+    end]],
+}
+
 op "transpose" {
     doc = "the axes in another order: axis i of the result is axis order[i] of x",
     ins = { "x any (*)" }, outs = { "y any (S)" },

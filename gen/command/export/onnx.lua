@@ -89,6 +89,7 @@ return function(m, path)
         w.names[input] = input.name
         return { name = input.name, dtype = input.dtype == "i32" and "i32" or "f32", shape = input.shape }
     end)
+    w.file.input = inputs[1].name
     w:body(g.forward)
     w.file:node("Identity", { w:value(g.output) }, nil, "output")
     local bytes = w.file:bytes(m.program, inputs, { name = "output", dtype = "f32", shape = g.output.shape })

@@ -22,7 +22,7 @@ local TYPES = { f32 = 1, i32 = 6, i64 = 7, bool = 9 }
 local File = {}
 File.__index = File
 
---- A file without nodes.
+--- A file without nodes. input: the name of one of the graph's inputs, which has the rows; for the caller to set.
 function file.new() return setmetatable({ nodes = {}, tensors = ordered.map(), values = 0 }, File) end
 
 local function list_of(array, field, encode)

@@ -115,6 +115,13 @@ function ops.reshape(file, node, ins)
     return file:node("Reshape", { ins.x, extents(file, node.attrs.shape, graph.rowless(node.ins.x)) })
 end
 
+-- The rows of the batch are those of one of the inputs.
+function ops.each_row(file, node, ins)
+    local rows, shape = file:node("Shape", { file.input }, { start = 0, ["end"] = 1 }), node.attrs.shape
+    local others = #shape > 1 and file:constant("i64", table.move(shape, 2, #shape, 1, {})) or nil
+    return file:node("Expand", { ins.x, file:node("Concat", { rows, others }, { axis = 0 }) })
+end
+
 local function from_zero(axes) return ordered.collect(axes, function(axis) return axis - 1 end) end
 
 function ops.transpose(file, node, ins)
