@@ -35,8 +35,8 @@ local function class(line, name, fields, first)
         if f.position then line("---@field [%d]? %s %s", f.position, type_of(f), doc_of(f)) end
     end
     for _, f in ipairs(fields) do
-        local needed = f.required and not f.position
-        line("---@field %s%s %s %s", f.name, needed and "" or "?", type_of(f), doc_of(f))
+        local needed, name = f.rest or f.required and not f.position, f.rest and "[integer]" or f.name
+        line("---@field %s%s %s %s", name, needed and "" or "?", type_of(f), doc_of(f))
     end
     line("")
 end
@@ -129,7 +129,7 @@ local function layer(line, entry)
     local value = ("gagen.layer.%s%s"):format(entry.name, plain_of(entry.fields))
     if entry.usage:find('^[%w_]+ "name"') then
         line("---@param name string")
-        line("---@return fun(value: %s): gagen.layer", value)
+        line("---@return fun(value: %s): gagen.%s", value, entry.alone and "tensor" or "layer")
         line("function %s(name) end\n", entry.name)
     else
         line("---@param value %s", value)

@@ -1,9 +1,9 @@
 -- reference: everything that a spec may use, from words, catalog and warnings, as one list of entries. It is read by
 -- `gagen list`, `gagen help WORD`, the annotations for editors and the completions of shells.
 --
--- An entry: { kind, name, doc, note, usage, fields, example, required }. usage: its syntax; fields: a schema of
+-- An entry: { kind, name, doc, note, usage, fields, example, required, alone }. usage: its syntax; fields: a schema of
 -- base/check.lua; example: a valid line of a spec, a word or a layer in a list of layers or, if it begins with
--- "local y", a line in a function of x.
+-- "local y", a line in a function of x; alone: whether a layer gives a tensor without taking one.
 local catalog = require "catalog.catalog"
 local check = require "base.check"
 local formats = require "spec.formats"
@@ -96,6 +96,7 @@ local function layer(name, entry, ops)
     local op = ops:get(name)
     local sample = entry.sample or op and op.sample
     return { kind = "layer", name = name, doc = entry.doc, fields = entry.fields,
+        alone = entry.takes ~= nil and entry.takes[1] == 0,
         usage = entry.usage or head .. arguments_of(entry.fields) .. (entry.word and " | " .. name .. "(x)" or ""),
         example = entry.example or sample and op_example(sample) or head .. example_of(entry.fields) }
 end

@@ -62,10 +62,15 @@ add("the annotations are Lua and have every word with its fields", function(t)
     for _, kind in ipairs(reference.kinds()) do
         for _, entry in ipairs(reference.entries(kind)) do
             if entry.name ~= "log" then
-                for _, f in ipairs(entry.fields) do t.contains(text, "\n---@field " .. f.name) end
+                for _, f in ipairs(entry.fields) do
+                    t.contains(text, "\n---@field " .. (f.rest and "[integer]" or f.name))
+                end
             end
         end
     end
+    -- numbers that stand side by side, reshape { 8, -1 }, have no name
+    t.contains(text, "---@class (exact) gagen.layer.reshape\n---@field [integer] integer the extents")
+    t.contains(text, "---@return fun(value: gagen.layer.parameter): gagen.tensor\nfunction parameter(name) end")
     t.contains(text, '---@class (exact) gagen.optimizer.adamw\n---@field [1] "adamw"\n---@field lr? number ')
     t.contains(text, "---@field tail? \"drop\"|")
     t.contains(text, "\n---@field [1] \"sgd\"\n---@field lr number ")
