@@ -8,7 +8,6 @@
 -- A gradient with several contributions has one tensor: the first contribution writes it, the others add to it in
 -- their own kernels. Out.acc = { first, regions }: `regions` are the loops between the writer and the gradient's
 -- scope; only in their first iteration may the writer write instead of add.
-local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -229,10 +228,8 @@ local function differentiate_region(b, ops, node, level)
     autodiff.differentiate(b, ops, node.body, inner)
     for _, pair in ipairs(live) do
         local c = pair[1]
-        local d_arg = inner:take(c.arg)
-        if not d_arg then
-            diag.fail(node.at, "times: the body does not use its input", {})
-        end
+        local d_arg = inner:take(c.arg)        -- nil: no gradient flows to the iteration before
+            or b:map({ pair.back.arg }, function() return 0 end, "d_" .. c.arg.name, nil, "zero_out")
         pair.out = b:carry_result(pair.back, d_arg, "d_" .. c.init.name)
     end
     b:close_region(back)

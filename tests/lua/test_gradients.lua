@@ -152,6 +152,16 @@ add("one element wrong by a millionth is found and named", function(t, numeric)
     t.match(result.out, "b%.weight: ok")
 end)
 
+add("a loop in which no gradient flows to the iteration before", function(t, numeric)
+    local _, report = numeric.differences { model = [[(function(batch)
+        local h = times(2) "t" (function(h)
+            return where(gt(h, 0), 1, -1) * linear "v" { 6 } (batch.input)
+        end) (linear "first" { 6 } (batch.input))
+        return linear "out" { 3 } (h)
+    end)]], optimizer = '{ "sgd", lr = 0.1, groups = { { "first.*", frozen = true }, { "t.0.*", frozen = true } } }' }
+    t.contains(report, "t.1.v.weight: ok")
+end)
+
 add("a parameter that the loss does not depend on has no gradient", function(t, numeric)
     local _, report = numeric.differences { batch = 6, rows = 6, model = [[(function(batch)
         local a = linear "unused" { 3 } (batch.input)
