@@ -157,14 +157,14 @@ function Gradients:take(tensor)
     return entry and entry.tensor
 end
 
--- Marks tensors that depend on a trainable parameter (tensor.needs).
-local function mark(body)
+-- Marks tensors that depend on a trainable parameter (tensor.needs), unless an op stops their gradients.
+local function mark(body, ops)
     for _, node in ipairs(body) do
         local needs = false
         if node.op == "times" then
             repeat
                 local changed = false
-                mark(node.body)
+                mark(node.body, ops)
                 for _, c in ipairs(node.carries) do
                     local want = c.init.needs or c.result.needs or
                         (c.init.param and not c.init.param.frozen)
@@ -172,7 +172,7 @@ local function mark(body)
                 end
             until not changed
             for _, c in ipairs(node.carries) do c.out.needs = c.result.needs or c.arg.needs end
-        else
+        elseif not ops[node.op].stops then
             for _, t in ipairs(graph.reads(node)) do
                 if t.needs or (t.param and not t.param.frozen) then needs = true end
             end
@@ -318,7 +318,7 @@ end
 
 function autodiff.run(g, config)
     local b = config.builder
-    mark(g.forward)
+    mark(g.forward, config.ops)
     b.body, b.scope, b.path, b.at = g.backward, nil, {}, g.loss.at
     local level = gradients(b, nil)
     local d_loss = b:value("loss_seed", { target = g.loss.target, micro = g.micro, seed = g.seed,

@@ -146,6 +146,13 @@ layer "concat" {
     end,
 }
 
+layer "detach" {
+    doc = "x, through which no gradient flows",
+    fields = {}, word = true,
+    example = "local y = x + detach(tanh(x) - x)",
+    apply = function(b, _, x) return b:value("detach", { x = x }) end,
+}
+
 -- === reducing an axis =============================================================================
 
 local OPTIONAL = { { name = "axis", type = "int", min = 1, doc = "the axis, 2 or more; default: the last" } }

@@ -26,6 +26,16 @@ op "reshape" {
     sample = "function(x) return flatten {} (scale { 2 } (reshape { 1, 5 } (x))) end",
 }
 
+op "detach" {
+    doc = "the same values, through which no gradient flows",
+    ins = { "x (*)" }, outs = { "y (S)" }, stops = true,
+    letters = function(n, size) size.S = n.ins.x.shape end,
+    view = function(n) return view.broadcast(n.size.S, n.size.S) end,
+    grad = function() return {} end,
+    cost = moved, lower = "pointwise",
+    sample = "function(x) return x * detach(where(gt(x, 0), 2, 1)) end",
+}
+
 op "each_row" {
     doc = "a tensor without rows, repeated for each row of the batch",
     ins = { "x (*)" }, outs = { "y (S)" }, rows = true,

@@ -115,6 +115,8 @@ function ops.reshape(file, node, ins)
     return file:node("Reshape", { ins.x, extents(file, node.attrs.shape, graph.rowless(node.ins.x)) })
 end
 
+function ops.detach(_, _, ins) return ins.x end
+
 -- The rows of the batch are those of one of the inputs.
 function ops.each_row(file, node, ins)
     local rows, shape = file:node("Shape", { file.input }, { start = 0, ["end"] = 1 }), node.attrs.shape
