@@ -96,7 +96,7 @@ end
 --- The name that keys what a layer draws at random for each row of x: no two in the program have the same.
 function build:draw_name(what, x)
     local rows = self.graph.inputs[1].shape[1]
-    if x.shape[1] ~= rows then
+    if x.shape[1] ~= rows or graph.rowless(x) then
         diag.fail(self.at, ("%s: the value has shape %s, expected the %d rows of the batch as its first axis")
             :format(what, graph.shape_text(x.shape), rows), {})
     end

@@ -9,7 +9,7 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 local MODEL = [[(function(batch)
     local x = linear "e" { 6 } (reshape { 4, 1 } (batch.input))
     x = concat { axis = 2 } (parameter "token" { 1, 6, value = 0.3 }, x) + parameter "places" { 1, 5, 6 }
-    local scale = parameter "scale" { 1, value = 0.5 }
+    local scale = sum { axis = 1 } (parameter "scale" { 2, 6, value = 0.25 })
     x = times(2) "h" (function(x)
         local q = linear "q" { 6 } (tanh(parameter "latents" { 5, 6, value = 0.2 }))
         local h = attend { heads = 2 } (q, linear "k" { 6, bias = false } (x), linear "v" { 6 } (x))
@@ -47,7 +47,7 @@ add("names, extents and first values in files", function(t)
     local init = t.temp() .. "/init.safetensors"
     programs.train(programs.build("parameters_c", SPEC:format(MODEL)), { "--save-init", init })
     local found = programs.tensors(init)
-    for name, wanted in next, { token = { 6, 0.3 }, scale = { 1, 0.5 }, ["h.1.gamma"] = { 6, 0.4 },
+    for name, wanted in next, { token = { 6, 0.3 }, scale = { 12, 0.25 }, ["h.1.gamma"] = { 6, 0.4 },
         ["h.0.latents"] = { 30, 0.2 }, t = { 3, 0 } } do
         t.equal(#found[name].values, wanted[1], name)
         for _, x in ipairs(found[name].values) do t.near(x, wanted[2], 1e-15) end
@@ -95,6 +95,10 @@ add("wrong uses are refused", function(t)
         .. "for each row")
     returned('x + parameter "p" {}', "parameter 'p': extents is missing, expected an integer")
     returned('x + parameter "p" { 0 }', "parameter 'p': extents is 0, 1..2^31-1 expected")
+    returned('x + sum(parameter "p" { 5 })', "sum: shape (5) has one axis alone, expected two axes or more")
+    returned('x + sum { axis = 3 } (parameter "p" { 2, 5 })', "sum: axis is 3, expected one of 1..2 of shape (2, 5)")
+    returned('x + dropout(0.5)(parameter "p" { 5 })', "dropout: the value has shape (5), expected the 5 rows")
+    returned('x + batchnorm "b" {} (parameter "p" { 5, 5 })', "batchnorm 'b': ")
     refused('{ linear "l" { 3 }, parameter "p" { 3 } }', "4: parameter 'p': gives a tensor, which stands in a function")
     refused('(function(batch) return { x = batch.input, p = parameter "p" { 5 } } end)', "5: loss: the function gives "
         .. "shape (5), expected one value or more per row", "{ function(out, batch) return square(out.p) end }")

@@ -10,7 +10,7 @@ end
 -- The rows of a group. They must divide the rows of a micro-batch and give more than one value per channel.
 local function rows_of(b, f, x)
     local batch = b.graph.inputs[1].shape[1]
-    if #x.shape < 2 or x.shape[1] ~= batch then
+    if #x.shape < 2 or x.shape[1] ~= batch or graph.rowless(x) then
         fail(b, "shape %s found, expected the %d rows of the batch, channels, and what lies behind them",
             graph.shape_text(x.shape), batch)
     end

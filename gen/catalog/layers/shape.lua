@@ -9,16 +9,19 @@ local function fail(b, what, message, ...)
     diag.fail(b.at, what .. ": " .. message:format(...), {})
 end
 
--- The axis given by a field, nil being the last one; refuses the rows and axes that x does not have.
+-- The axis given by a field, nil being the last one; refuses the rows, which parameters alone do not have, and axes
+-- that x does not have.
 local function axis_of(b, what, axis, x)
-    local rank = #x.shape
+    local rank, rowless = #x.shape, graph.rowless(x)
     axis = axis or rank
     if rank < 2 then
-        fail(b, what, "shape %s has the rows alone, expected two axes or more", graph.shape_text(x.shape))
-    elseif axis == 1 then
+        fail(b, what, "shape %s has %s alone, expected two axes or more", graph.shape_text(x.shape),
+            rowless and "one axis" or "the rows")
+    elseif axis == 1 and not rowless then
         fail(b, what, "axis 1 is the rows of the batch, expected one of 2..%d", rank)
     elseif axis > rank then
-        fail(b, what, "axis is %d, expected one of 2..%d of shape %s", axis, rank, graph.shape_text(x.shape))
+        fail(b, what, "axis is %d, expected one of %d..%d of shape %s", axis, rowless and 1 or 2, rank,
+            graph.shape_text(x.shape))
     end
     return axis
 end
