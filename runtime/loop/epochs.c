@@ -74,9 +74,9 @@ int64_t ga_epochs_began(ga_place p) {
     return p.r > p.position ? p.epoch - 1 : p.epoch;
 }
 
-/* Number of cycles of an epoch whose first cycle is `first`. */
-static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
-    int64_t cycle = first, left = s->batches;
+/* Number of cycles in the first `left` micro-batches of an epoch whose first cycle is `first`. */
+static int64_t cycles_from(const ga_epochs *s, int64_t first, int64_t left) {
+    int64_t cycle = first;
     while (left > 0) {
         const int full = ga_epochs_accumulate(s, cycle);
         if (left < full && s->tail == GA_DROP) break;
@@ -84,6 +84,10 @@ static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
         cycle++;
     }
     return cycle - first;
+}
+
+static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
+    return cycles_from(s, first, s->batches);
 }
 
 /* Number of whole cycles in `batches` micro-batches, without regard to epochs. */
@@ -108,4 +112,11 @@ int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) {
         here = cycles_of_epoch(s, cycle);
     }
     return cycle + (int64_t)floor((epochs - (double)epoch) * (double)here);
+}
+
+int64_t ga_epochs_shift(const ga_epochs *s, ga_place p) {
+    const int64_t begins = p.position - p.r; /* the cycle; below 0: in an epoch before */
+    int64_t before = ga_epochs_cycles(s, (double)p.epoch);
+    before = s->tail == GA_CARRY ? carried(s, p.epoch * s->batches + begins) : before + cycles_from(s, before, begins);
+    return p.cycle - before;
 }

@@ -63,4 +63,8 @@ int64_t ga_epochs_began(ga_place p);
  * cycles, rounded down; with GA_CARRY the whole cycles of epochs * N micro-batches are counted. */
 int64_t ga_epochs_cycles(const ga_epochs *s, double epochs);
 
+/* How many cycles more were done before p than cycles of s would have been: not 0 where they had other rows, as with
+ * other ranks. */
+int64_t ga_epochs_shift(const ga_epochs *s, ga_place p);
+
 #endif

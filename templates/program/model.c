@@ -134,7 +134,7 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ open_run(name)
+//@ open_run(name, resumed_length)
 /* A resumed run must have something to do, or just be done. */
 static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
     if (!ga_options_instead(o) && !o->own_loop && m->count.cycle > m->cycles)
@@ -170,6 +170,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     const bool trains = !instead && !o->own_loop, uses = instead && !o->eval; /* uses: what was learned, of any seed */
     if (o->resume) {
         GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, !uses, resumed, e));
+        $resumed_length
         GA_TRY(check_end(m, o, resumed, e));
     } else if (instead && !o->init && !(o->eval && o->save_init)) {
         GA_TRY(open_learned(m, o, !uses, resumed, e));

@@ -433,6 +433,7 @@ int $(name)_model_push_step(model *m, ga_err *e) {
     s->schedule_total = (double)m->schedule_total;
 //% if by_epoch then
     s->epoch_cycles = m->epoch_cycles;
+    s->epoch_shift = m->epoch_shift;
 //% end
     s->update = m->count.update;
     s->cycle = m->count.cycle;

@@ -153,4 +153,34 @@ add("a cycle that any mode and ranks began is ended by any other", function(t)
     end
 end)
 
+-- 30 micro-batches an epoch are 7 cycles of one rank, or 3 of two. { ranks first, micro-steps, ranks then, the last cycle }.
+add("training ends with the epochs of the spec, whatever ranks it began with", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for by, words in next, { update = "warmup = 3", epoch = 'by = "epoch"' } do
+        local p = programs.build("resume_epochs_" .. by, ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (3)
+accumulate (4)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+schedule   { "cosine", %s }
+train      { epochs = 2 }
+parallel   "ddp"
+]]):format(words), { comm = "mpi" })
+        for _, case in ipairs { { 1, 28, 2, 10 }, { 2, 12, 1, 10 }, { 1, 40, 2, 12 }, { 2, 16, 1, 9 } } do
+            local first, micros, ranks, cycles = table.unpack(case)
+            local folder, what = t.temp(), ("%s: %d ranks to %d"):format(by, first, ranks)
+            programs.train(p, { ranks = first, "--stop-micro", micros, "--checkpoint", folder, status = 75 })
+            local events = programs.events(p, { ranks = ranks, "--resume", "latest", "--checkpoint", folder })
+            local last
+            for _, event in ipairs(events) do last = event.event == "update" and event or last end
+            t.equal({ last.cycle, last.epoch }, { cycles, 2 }, what)
+            local part = by == "epoch" and 1 / 2 or (cycles - 1 - 3) / (cycles - 3)
+            local rate = 1e-2 * (1 + math.cos(math.pi * part)) / 2
+            assert(math.abs(last.lr - rate) < 1e-9, ("%s: rate %g, expected %g"):format(what, last.lr, rate))
+        end
+    end
+end)
+
 return tests

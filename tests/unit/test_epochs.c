@@ -231,6 +231,32 @@ static void run_lengths(void **state) {
             }
 }
 
+/* A run of one setting has the same cycles before each place. */
+static void no_shift(void **state) {
+    (void)state;
+    for (int64_t batches = 4; batches < 14; batches++)
+        for (int tail = GA_DROP; tail <= GA_CARRY; tail++)
+            for (int k = 0; k < 60; k++) {
+                const ga_epochs s = {batches, growing, 4, (ga_tail)tail};
+                ga_place p = {0};
+                ga_epochs_advance(&s, &p, k);
+                assert_int_equal(ga_epochs_shift(&s, p), 0);
+            }
+}
+
+/* Epochs of twelve micro-batches in cycles of 2, behind cycles that were longer or shorter. */
+static void other_cycles_before(void **state) {
+    (void)state;
+    static const ga_accumulate two = {0, 2};
+    for (int tail = GA_DROP; tail <= GA_CARRY; tail++) {
+        const ga_epochs s = {12, &two, 1, (ga_tail)tail};
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){1, 4, 4, 0}), -4);
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){1, 4, 16, 0}), 8);
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){2, 0, 24, 0}), 12);
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){0, 7, 1, 1}), -2);
+    }
+}
+
 static void fractions(void **state) {
     (void)state;
     static const ga_accumulate four = {0, 4};
@@ -321,6 +347,7 @@ int test_epochs(void);
 int test_epochs(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_setting), cmocka_unit_test(tables), cmocka_unit_test(run_lengths),
+        cmocka_unit_test(no_shift),      cmocka_unit_test(other_cycles_before),
         cmocka_unit_test(fractions),     cmocka_unit_test(no_such_place), cmocka_unit_test(consumed)};
     return cmocka_run_group_tests_name("epochs", tests, NULL, NULL);
 }

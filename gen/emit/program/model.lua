@@ -60,15 +60,37 @@ local function nominal_of(config)
     return text.block("(double)A * B" .. of_row .. " * ga_comm_size(m->comm)")
 end
 
+-- The epochs that so many cycles reach.
+local function total_epochs(config, cycles)
+    return ("m->schedule_total = (%s * %d + m->epoch_cycles - 1) / m->epoch_cycles;"):format(cycles, config.epoch_times)
+end
+
 -- How long the schedule is if it does not say so itself.
 local function schedule_lines(config)
     if config.schedule.fields.by ~= "epoch" then return lines { "m->schedule_total = cycles;" } end
     local train = config.train
     return lines { config.tail == "carry" and "m->epoch_cycles = m->epochs.batches;"
             or "m->epoch_cycles = ga_epochs_cycles(&m->epochs, 1);",
-        train.epochs and ("m->schedule_total = %d;"):format(math.ceil(train.epochs))
-            or ("m->schedule_total = (cycles * %d + m->epoch_cycles - 1) / m->epoch_cycles;"):format(
-                config.epoch_times) }
+        train.epochs and ("m->schedule_total = %d;"):format(math.ceil(train.epochs)) or total_epochs(config, "cycles") }
+end
+
+-- Epochs of a run that goes on count from its place, whatever cycles were before. A loop of one's own may have rows of
+-- its own.
+local function resumed_length(config)
+    local epochs, by_epoch = config.train.epochs, config.schedule.fields.by == "epoch"
+    if not epochs and not by_epoch then return text.block("") end
+    local list = { "if (trains) {",
+        "    const int64_t shift = ga_epochs_shift(&m->epochs, ga_loader_place(m->loader));" }
+    local function add(line) list[#list + 1] = "    " .. line end
+    if epochs then add "if (!o->cycles) m->cycles += shift;" end
+    if by_epoch then add "m->epoch_shift = shift;" end
+    if not by_epoch then
+        add "m->schedule_total += shift;"
+    elseif not epochs then
+        add(total_epochs(config, ("(%d - shift)"):format(config.train.updates)))
+    end
+    list[#list + 1] = "}"
+    return lines(list)
 end
 
 -- Bytes of the arenas that do not depend on the ranks.
@@ -156,7 +178,7 @@ function model.render(g, config, facts, context, updates, header)
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         g.sharded.parameters and { "no_watch", { name = name } }
             or { "watch", { name = name, device = own.device } },
-        { "open_run", { name = name } },
+        { "open_run", { name = name, resumed_length = resumed_length(config) } },
         { "open_parts", parts(g, config, own, updates) },
         { "open", { name = name, device = own.device, placed = placed.is_used(g), ranks = g.ranks, 
             planned = planned_bytes(g, facts),

@@ -128,7 +128,7 @@ function c.rate_spelling(config, argument)
     local function head(what)
         return ("double %s_model_%s(const model *m, int64_t %s)"):format(config.name, what, argument)
     end
-    return { int64 = "int64_t", epoch_cycles = "m->epoch_cycles", total = "(double)m->schedule_total",
+    return { int64 = "int64_t", model = "m->", total = "(double)m->schedule_total",
         numbers = "m->step.", unused = { "m", argument }, says_unused = true, helper = "static ",
         kept = "static _Thread_local ", lr = head "lr", momentum = "static " .. head "momentum" }
 end

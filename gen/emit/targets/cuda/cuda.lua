@@ -87,7 +87,7 @@ function cuda.rate(_, what, t) return ("%s(s, %s)"):format(what == "lr" and "lea
 --- Texts for the functions of the rate (boundary/rate.lua); `argument`: the name of their parameter.
 function cuda.rate_spelling(_, argument)
     local function head(name) return ("GA_DEVICE double %s(const step *s, ga_int64 %s)"):format(name, argument) end
-    return { int64 = "ga_int64", epoch_cycles = "s->epoch_cycles", total = "s->schedule_total",
+    return { int64 = "ga_int64", model = "s->", total = "s->schedule_total",
         numbers = "s->", unused = {}, helper = "GA_DEVICE ", kept = "static __device__ ",
         lr = head "learning_rate", momentum = head "momentum" }
 end

@@ -72,6 +72,7 @@ local function step_rows(g, config, scalars)
     reals[#reals + 1] = shares
     if config.schedule.fields.by == "epoch" then
         rows[#rows + 1] = { "long long", "epoch_cycles", "cycles of an epoch", 1 }
+        rows[#rows + 1] = { "long long", "epoch_shift", "cycles that this run's epochs would not have had", 1 }
     end
     for _, list in ipairs { rate.fields(config), outliers.fields(config) } do
         for _, field in ipairs(list) do rows[#rows + 1] = { "double", field[1], field[2], 1 } end
