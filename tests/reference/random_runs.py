@@ -254,7 +254,7 @@ class Case:
     def other_ranks(self):
         """Stopped at a boundary, gone on with another number of ranks: no row of the epoch comes twice or is lost."""
         s, updates = self.spec, self.straight.of("update")
-        if s.mode == "none" or len(updates) < 3 or s.later or s.grouped or "epochs" in s.words["train"]:
+        if s.mode == "none" or len(updates) < 3 or s.later or s.grouped:
             return False
         ranks = self.draw.choice([n for n in (1, 2, 3) if n != s.ranks])
         k = self.draw.choice(updates[:-1])
@@ -270,6 +270,9 @@ class Case:
             if u["cycle"] != i + 1 or u["update"] + u["skipped"] != u["cycle"]:
                 raise Found(f"resumed with {ranks} ranks behind cycle {k['cycle']}: {u} at place {i + 1}")
             rows[epoch], epoch = rows.get(epoch, 0) + u["rows"], u["epoch"]
+        epochs = re.search(r"epochs = (\d+),", s.words["train"])
+        if epochs and "patience" not in s.words["train"] and s.tail != "carry" and epoch != int(epochs[1]):
+            raise Found(f"resumed with {ranks} ranks behind {k}: {epoch} epochs, {epochs[1]} in the spec")
         cycle = s.micro * s.rows * max(ranks, s.ranks)
         for e in range(epoch):
             most = s.data.rows + (cycle if s.tail == "carry" else s.micro * s.rows * ranks if e == k["epoch"] else 0)

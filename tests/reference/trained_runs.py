@@ -118,7 +118,7 @@ class Program:
         self.words = list(words) + ["--target", "cuda"] * CUDA + ["--ranks", str(ranks)] * several
         done = subprocess.run([GAGEN, self.spec, "-o", self.folder] + self.words, capture_output=True, text=True)
         if done.returncode == 1:
-            raise Refused(next(line for line in done.stderr.split("\n") if "warning:" not in line))
+            raise Refused(next(line for line in done.stderr.split("\n") if "warning:" not in line and line[:1] != " "))
         if done.returncode:
             raise Found(f"gagen: exit {done.returncode}: {done.stderr.strip()[-600:]}")
         engine = "self" if mode == "none" else "mpi"
