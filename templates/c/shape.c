@@ -1,7 +1,7 @@
 // shape: values moved from one tensor to another. A tensor that is cut along an axis is seen as rows: the axes before
 // it count the rows, the axis and all behind it are one row.
 
-//@ slice_dx(fn, params, source, rows, width, first, count, type, element, store)
+//@ slice_dx(fn, params, source, rows, width, first, count, type, begin, behind, element, store)
 /* $fn: each of $rows rows of $count at element $first of a row of $width, 0 elsewhere
  * $source */
 static void $fn($params) {
@@ -10,7 +10,7 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const $type *from_dy = dy + (size_t)r * COUNT;
-            for (int c = 0; c < WIDTH; c++) {
+            for (int c = $begin; c < $behind; c++) {
                 const bool inside = c >= FIRST && c < FIRST + COUNT;
                 const real value = inside ? $element : 0;
                 const size_t i = (size_t)r * WIDTH + c;

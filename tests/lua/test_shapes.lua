@@ -89,6 +89,8 @@ local CASES = {
         function(v, b, i, j) return sum(4, function(k) return v(b, i, j, k) end) / 4 end },
     { "max { axis = 4 } (v)", "max_out", { 2, 3 },
         function(v, b, i, j) return greatest(4, function(k) return v(b, i, j, k) end) end },
+    { "max(v)", "max_out", { 2, 3 },
+        function(v, b, i, j) return greatest(4, function(k) return v(b, i, j, k) end) end },
     { "max { axis = 2 } (v)", "max_out", { 3, 4 },
         function(v, b, j, k) return math.max(v(b, 1, j, k), v(b, 2, j, k)) end },
     { "softmax {} (v)", "softmax_out", { 2, 3, 4 }, function(v, b, i, j, k)
@@ -302,6 +304,17 @@ add("initial values: torch's, or those of the first rule that matches", function
         ["head.weight"] = 2.0 } do
         for _, x in ipairs(ruled[name].values) do t.equal(x, value) end
     end
+end)
+
+add("a slice whose gradient is added goes over its own elements alone", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/shapes_slices.lua"
+    t.write(path, spec('    local x = linear "l" { 9 } (batch.input)\n    return slice { axis = 2, to = 3 } (x)'
+        .. ' * exp(slice { axis = 2, from = 4, to = 6 } (x)) + slice { axis = 2, from = 7 } (x)'))
+    local result = programs.gagen { "kernels", path }
+    t.equal(result.status, 0, result.err)
+    local text = assert(result.out:match "slice_dx_2x9[^\n]*bool add%) {.-\n}\n", "a kernel that adds")
+    t.contains(text, "for (int c = add ? FIRST : 0; c < (add ? FIRST + COUNT : WIDTH); c++)")
 end)
 
 return tests

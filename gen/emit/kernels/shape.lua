@@ -17,8 +17,11 @@ function shape.slice_of(node)
         count = (a.last - a.first + 1) * s.inner }
 end
 
+-- Where a kernel adds it goes over the slice alone: the zeros around it add nothing.
 function arguments.slice_dx(kernel, node)
     return ordered.copy(shape.slice_of(node), { type = c_text.type_of(node.ins.dy),
+        begin = text.block(kernel.can_add and "add ? FIRST : 0" or "0"),
+        behind = text.block(kernel.can_add and "(add ? FIRST + COUNT : WIDTH)" or "WIDTH"),
         element = text.block(c_text.load(node.ins.dy, "from_dy[c - FIRST]")),
         store = c_text.store(kernel, "y[i]", "value") })
 end
