@@ -131,7 +131,12 @@ local function recorded(path, known)
     local source, message = host.read(path, 256 * 1024)
     if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
     local events, problem = host.evaluate { path = path, text = source, words = load_spec.words(known) }
-    if not events then diag.raise(problem) end
+    if not events then
+        if problem.among and not diag.suggest(problem.found, problem.among) then
+            problem.notes = { "gagen list shows what a spec may use" }
+        end
+        diag.raise(problem)
+    end
     return source, events
 end
 

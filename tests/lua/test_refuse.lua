@@ -153,4 +153,17 @@ add("a resumed run with other data is refused", function(t)
     t.contains(result.err, "digits/digits.csv.gz")
 end)
 
+add("a word that is like no other is refused with the place of all words", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/unlike.lua"
+    t.write(path, 'model { upsample { 2 } }\n')
+    t.equal(programs.gagen { "check", path }.err, path .. [[:1: unknown word 'upsample'
+   1 | model { upsample { 2 } }
+     |         ^^^^^^^^
+gagen list shows what a spec may use
+]])
+    t.write(path, 'model { linaer "l" { 2 } }\n')
+    t.equal(programs.gagen { "check", path }.err:find("gagen list", 1, true), nil)
+end)
+
 return tests
