@@ -39,6 +39,9 @@ for _, case in ipairs(TARGETS) do
         local step = show("step.c", "--target", target)
         t.contains(step, weight)
         t.contains(step, handed_on)
+        local forward, backward = step:match "^(.-\nstatic void backward)(.*)$"
+        assert(not forward:find("what the forward pass", 1, true))
+        t.contains(backward, "// what the forward pass gave to the next iteration\n")
         assert(not step:find("%(size_t%)%d"), "a distance is a number")
         assert(not step:find("m%->[wa]%.body_"), "the layer of all parameters is repeated")
         for line in step:gmatch("[^\n]+") do assert(#line <= 110 or line:find("^ %* From"), line) end

@@ -152,6 +152,13 @@ local function starts_of(node, exchanges, names, target)
     end)
 end
 
+-- Of a value that iterations of the loop `region` hand on: from which iteration to which. The loop backwards reads what
+-- those forwards gave.
+local function handed_on(region, t)
+    if t.place.slot ~= "next" then return "from the iteration before" end
+    return t.scope == region and "for the next iteration" or "what the forward pass gave to the next iteration"
+end
+
 -- The lines of a body. exchanges: those of the graph, nil outside of the backward pass; each bucket starts behind the
 -- node that completes it.
 local function lines_of(body, exchanges, pad, out, target)
@@ -171,7 +178,7 @@ local function lines_of(body, exchanges, pad, out, target)
             local inner = lines_of(node.body, exchanges, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
                 out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
-                    t.place.slot == "next" and "for the next iteration" or "from the iteration before")
+                    handed_on(node, t))
             end
             table.move(inner, 1, #inner, #out + 1, out)
             append { "}" }
