@@ -48,6 +48,7 @@ add("run -n builds with the engine of the target, for that number of ranks", fun
     local start = t.load("tests/lua/json.lua").lines(host.read(folder .. "/program/runs/001/log.jsonl"))[1]
     t.equal(start.ranks, 2)
     t.equal(t.load("tests/lua/json.lua").read(host.read(folder .. "/program/plan.json")).ranks, 2)
+    t.match(table.concat(host.list(folder .. "/gagen"), " "), "^runtime%-%x+%.o$")      -- kept for the next program
 end)
 
 add("run -n computes what mpirun does by hand", function(t)
