@@ -3,33 +3,42 @@ accumulation, clip, recompute, chunked logits and mode of ranks. A program train
 f64 from the same first values, and each parameter must agree. In 16 bits it trains one cycle, and the gradient of each
 parameter must point where that of f64 does.
 
-    python3 tests/reference/random_specs.py FIRST LAST [cuda] [f32|bf16|f16] [MARCH...]
+    python3 tests/reference/random_specs.py FIRST LAST [cuda|twins] [f32|bf16|f16] [MARCH...]
 
-tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has; `f32`: programs
-in f32 and with more rows and columns, as in 16 bits, else in f64; MARCH: the profiles, in turn. Needs torch and safetensors, gagen in out/, and mpirun. Prints a line
-per seed: "ok", or what was found; a spec that is not ok stays in out/random_specs. Exit 1 if one is not ok. No part of
-`make test`."""
+tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has; `twins`: so
+too, with the kernels for sm_90 wherever a kernel may have one; `f32`: in f32 and with more rows and columns, as in 16
+bits, else in f64; MARCH: the profiles, in turn. Needs torch, safetensors, gagen in out/, and mpirun. Prints a line per
+seed: "ok", or what was found; a spec that is not ok stays in out/random_specs. Exit 1 if one is not ok."""
 import math
 import os
 import random
 import shutil
 import subprocess
 import sys
+import tempfile
 
+import random_programs
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-GAGEN, WORK = ROOT + "/out/gagen", ROOT + "/out/random_specs"
-CUDA, WORDS = "cuda" in sys.argv[3:], [word for word in sys.argv[3:] if word != "cuda"]
+WORK = random_programs.ROOT + "/out/random_specs"
+TWINS, CUDA = "twins" in sys.argv[3:], bool({"cuda", "twins"} & set(sys.argv[3:]))
+WORDS = [word for word in sys.argv[3:] if word not in ("cuda", "twins")]
 PRECISION = WORDS.pop(0) if WORDS and WORDS[0] in ("f32", "bf16", "f16") else "f64"
 F32, HALF = PRECISION != "f64", PRECISION in ("bf16", "f16")
-WIDTH, CLASSES, CYCLES = 48 if F32 else 16, 3, 1 if HALF else 3
-BATCHES = [2, 3, 5, 8, 16, 33, 64, 70] if F32 else [2, 3, 5, 8]     # rows of a micro-batch
-OUTS = [3, 5, 8, 16, 24, 33, 64, 100] if F32 else [3, 5, 8, 12, 16]  # values that a linear layer gives
-PLANES = [2, 3, 8, 16, 20] if F32 else [2, 3, 4, 6]                 # and planes of a convolution
-SHAPES = [[48], [4, 12], [6, 8], [3, 4, 4], [12, 2, 2]] if F32 else [[16], [4, 4], [2, 8], [1, 4, 4], [4, 2, 2]]
+CLASSES, CYCLES = 3, 1 if HALF else 3
+if TWINS:       # rows are whole chunks of 16 bytes, heads have 64 or 128 elements, half a tile has 64 places
+    SHAPES = [[512], [64, 8], [8, 8, 8]]
+    BATCHES, OUTS, PLANES, HEADS = [2, 3, 5, 17], [8, 16, 64, 136], [3, 8, 16], [64, 64, 128, 16]
+elif F32:
+    SHAPES = [[144], [4, 36], [36, 4], [6, 24], [1, 12, 12], [3, 6, 8], [8, 3, 6], [36, 2, 2]]
+    BATCHES, OUTS = [2, 3, 5, 7, 8, 9, 16, 17, 33, 64, 65, 70, 129], [3, 5, 8, 16, 24, 33, 64, 65, 100]
+    PLANES, HEADS = [2, 3, 8, 12, 16, 20, 36], [2, 4, 6, 8, 16, 24, 32, 40, 64, 80]
+else:
+    SHAPES = [[16], [4, 4], [2, 8], [1, 4, 4], [4, 2, 2]]
+    BATCHES, OUTS, PLANES, HEADS = [2, 3, 5, 8], [3, 5, 8, 12, 16], [2, 3, 4, 6], [2, 4, 6]
+WIDTH = math.prod(SHAPES[0])
 ROWS = 12 * CYCLES * BATCHES[-1]
 BOUND = 5e-4 if F32 else 1e-7       # of the greatest change of a parameter; in f32 also what PyTorch rounds, 5 times
 NOISE = 1e-5 if F32 else 1e-12     # a gradient that is smaller is rounding alone: a rule may make any step of it
@@ -159,7 +168,7 @@ class Body:
         return self.value(f"{a} + {b}", x[1], lambda p, e: e[a] + e[b])
 
     def attend(self, x):
-        heads, size, causal = self.draw.choice([1, 2]), self.draw.choice([2, 4, 6] + [16, 24] * F32), self.draw.random() < 0.5
+        heads, size, causal = self.draw.choice([1, 2]), self.draw.choice(HEADS), self.draw.random() < 0.5
         groups = self.draw.choice([1, heads])
         q, k, v = (self.linear(x, size * n) for n in (heads, groups, groups))
         if self.draw.random() < 0.4:
@@ -191,8 +200,8 @@ class Body:
 
     def conv(self, x):
         (v, (planes, high, wide)), n, draw = x, self.name("conv"), self.draw
-        groups = draw.choice([1, planes])
-        out = groups * draw.choice([1, 2, 3]) if groups > 1 else draw.choice(PLANES)
+        groups = draw.choice([1, planes] + [2] * (planes % 2 == 0))
+        out = groups * draw.choice([1, 2, 3, 8]) if groups > 1 else draw.choice(PLANES)
         size, stride, dilation = draw.choice([1, 2, 3]), draw.choice([1, 1, 2]), draw.choice([1, 1, 2])
         bias = draw.random() < 0.6
         reach = (size - 1) * dilation + 1
@@ -258,8 +267,9 @@ class Body:
         argument = inner.name("x")
         y = (argument, shape)
         for _ in range(self.draw.randint(1, 3)):
-            y = self.draw.choice([inner.unary, inner.norm, inner.residual, inner.pair, inner.skip]
-                                 + [inner.attend, inner.attend_own] * (len(shape) == 2) + [inner.linear] * (len(shape) < 3))(y)
+            kinds = [inner.unary, inner.norm, inner.residual, inner.pair, inner.skip]
+            attends = [inner.attend, inner.attend_own] * (len(shape) == 2)
+            y = self.draw.choice(kinds + attends + [inner.linear] * (len(shape) < 3))(y)
         if y[1] != shape:
             y = inner.linear(y, shape[-1])
 
@@ -283,7 +293,8 @@ class Body:
         if len(shape) < 3:
             x = self.linear(x)
         for _ in range(self.draw.randint(2, 7)):
-            kinds = [self.unary, self.norm, self.residual, self.pair, self.skip, self.skip, self.reshaped, self.times] + {
+            every = [self.unary, self.norm, self.residual, self.pair, self.skip, self.skip, self.reshaped, self.times]
+            kinds = every + {
                 1: [self.linear, self.linear, self.twice, self.batchnorm],
                 2: [self.linear, self.twice, self.attend, self.attend, self.attend_own, self.times, self.reduce],
                 3: [self.conv, self.conv, self.conv, self.batchnorm, self.batchnorm, self.pool, self.reduce],
@@ -308,7 +319,8 @@ def optimizer_of(draw, lines):
     text_of_model = " ".join(lines)
     frozen = "\"norm" in text_of_model and draw.random() < 0.3
     biases = "fc" in text_of_model and "bias = false" not in text_of_model and draw.random() < 0.4
-    groups = ["{ \"*norm*\", frozen = true }"] * frozen + ["{ \"*.bias\", weight_decay = 0.05, lr_scale = 0.5 }"] * biases
+    groups = (["{ \"*norm*\", frozen = true }"] * frozen
+              + ["{ \"*.bias\", weight_decay = 0.05, lr_scale = 0.5 }"] * biases)
     if groups:
         text += f", groups = {{ {', '.join(groups)} }}"
 
@@ -351,7 +363,7 @@ class Case:
         self.draw = draw
         self.body = Body(draw, [0])
         self.output, _ = self.body.model()
-        self.micro, self.batch = draw.randint(1, 4), draw.choice(BATCHES)
+        self.micro, self.batch = draw.randint(1, 2 if TWINS else 4), draw.choice(BATCHES)
         self.optimizer, self.make_optimizer = optimizer_of(draw, self.body.lines)
         self.clip = draw.choice(["", "", "(0.1)", "{ value = 0.01 }"])
         if HALF:
@@ -362,7 +374,7 @@ class Case:
                            + ['logits = "chunked", logits_rows = 4'] * (draw.random() < 0.3))
         normed = any("batchnorm" in line for line in self.body.lines)
         self.mode = draw.choice(["none", "none", "ddp", "zero1", "zero2", "zero3"])
-        if normed or CUDA or HALF:
+        if normed:
             self.mode = "none"
         self.ranks = draw.randint(1, 3) if self.mode != "none" else 1
         self.text = (f'data       {{ "csv", train = "rows.csv", target = "last", shuffle = false }}\n'
@@ -376,24 +388,20 @@ class Case:
                      + f'target     "{"cuda" if CUDA else "c"}"\n'
                      f"train      {{ updates = 50, seed = {seed + 1} }}\n")
 
-    def trained(self, folder):
+    def trained(self, folder, scripts):
         """First and last values by the program, as two dictionaries."""
         os.makedirs(folder + "/data")
         with open(folder + "/data/rows.csv", "w") as f:
             f.write("".join(",".join(map(repr, x)) + f",{y}\n" for x, y in rows()))
         with open(folder + "/random.lua", "w") as f:
             f.write(self.text)
-        words = ["COMM=mpi"] if self.mode != "none" else []
-        built = ROOT + "/out/.build/libruntime.a"
-        if not words and not CUDA and os.path.exists(built):     # what `make for-test` has compiled
-            words = ["SOURCES=", f"LIBS={built} -ljansson -lz -lm -ldl"]
         march = ["--march", WORDS[self.seed % len(WORDS)]] if WORDS else []
-        run([GAGEN, folder + "/random.lua", "-o", folder + "/out"] + march)
-        run(["make", "-s", "-C", folder + "/out", "CFLAGS=-O1 -Werror", "train"] + words)
-        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(self.ranks)]
-        train = (launch if self.mode != "none" else []) + [folder + "/out/train", "--quiet", "--threads", str(self.draw.randint(1, 3))]
+        comm = "self" if self.mode == "none" else "nccl" if CUDA else "mpi"
+        random_programs.build(folder, march, scripts if TWINS else None, comm)
+        train = random_programs.launched(folder, comm, self.ranks, self.draw.randint(1, 3))
         first, dump = folder + "/first.safetensors", folder + "/dump"
-        run(train + ["--cycles", str(CYCLES), "--save-init", first, "--dump", dump, "--checkpoint", folder + "/saved"])
+        random_programs.run(train + ["--cycles", str(CYCLES), "--save-init", first, "--dump", dump, "--checkpoint",
+                                     folder + "/saved"])
         return load_file(first), load_file(dump + ("/gradients" if HALF else "/parameters") + ".safetensors")
 
     def expected(self, first, kind=torch.float64):
@@ -425,9 +433,9 @@ class Case:
                 group["lr"] *= self.gamma
         return {k: v.detach() for k, v in p.items()}, most
 
-    def compare(self, folder):
-        """None, or what differs."""
-        first, last = self.trained(folder)
+    def compare(self, folder, scripts):
+        """None, or what differs. scripts: the folder of those that have twins."""
+        first, last = self.trained(folder, scripts)
         expected, gradient = self.expected(first)
         if HALF:
             kind = torch.bfloat16 if PRECISION == "bf16" else torch.float16
@@ -440,7 +448,6 @@ class Case:
             if gradient[name] > NOISE and not off <= max(BOUND * max(change, 1e-6), 5 * own):
                 return f"{name} differs by {off:.3g}, its change is {change:.3g}, PyTorch rounds {own:.3g}"
         return None
-
 
     @staticmethod
     def compare_gradients(found, expected, rounded):
@@ -467,21 +474,19 @@ def rows():
     return [([round(draw.gauss(0, 1), 4) for _ in range(WIDTH)], draw.randrange(CLASSES)) for _ in range(ROWS)]
 
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command[0]}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
-
-
 def main():
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
+    scripts = tempfile.TemporaryDirectory()
+    if TWINS:
+        random_programs.write_scripts(scripts.name)     # as a start takes no times of the device library: all are taken
+        os.environ["GAGEN_TWINS"] = "all"
     bad = 0
     for seed in range(int(sys.argv[1]), int(sys.argv[2])):
         folder = f"{WORK}/{seed}"
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            found = Case(seed).compare(folder)
+            found = Case(seed).compare(folder, scripts.name)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             found = str(error)
         print(seed, found or "ok", flush=True)
