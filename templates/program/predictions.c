@@ -44,15 +44,15 @@ int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
     static const int64_t SHAPE[] = {$(row.extents)};
     static ga_predictions p;
     ga_predicted r;
+//% if ema then
+    GA_TRY($(name)_model_exchange(m, e)); /* of all ranks; nothing else is done with the parameters */
+//% end
     if (ga_comm_rank(m->comm) != 0) return 0;
 //% if not form then
     if (o->probabilities) return ga_fail(e, GA_INPUT, $reason);
     const ga_output_form form = GA_LOGITS;
 //% else
     const ga_output_form form = o->probabilities ? GA_$form : GA_LOGITS;
-//% end
-//% if ema then
-    GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
 //% end
     int code = open_rows(&r, o->predict, e);
     if (code == 0) code = ga_predictions_begin(&p, o->out, o->predict, SHAPE, $(row.rank), form, e);
@@ -72,10 +72,10 @@ int $(name)_model_save_weights(model *m, const ga_options *o, ga_err *e) {
     static const ga_weight WEIGHTS[] = {
         $rows
     };
-    if (ga_comm_rank(m->comm) != 0) return 0;
 //% if ema then
-    GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
+    GA_TRY($(name)_model_exchange(m, e)); /* of all ranks; nothing else is done with the parameters */
 //% end
+    if (ga_comm_rank(m->comm) != 0) return 0;
 //% if device then
     GA_TRY($(name)_model_download(m, e));
 //% end

@@ -390,7 +390,8 @@ add("scripts that start ranks are beside programs with ranks only, and are clean
         else
             local result = t.run { "make", "-s", "-C", into, "COMM=mpi" }
             t.equal(result.status, 2)
-            t.contains(result.err, "COMM=mpi: this program is for one process, several need the word parallel in the spec")
+            t.contains(result.err, "COMM=mpi: this program is for one process, several need the word parallel in the "
+                .. "spec")
         end
     end
 end)

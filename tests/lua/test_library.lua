@@ -135,7 +135,7 @@ add("a user's rows with an accumulation table, resumed mid-cycle: equal to train
     same(t, drive(t, programs, p, "later"), trained(programs, p))
 end)
 
-add("next says the end of an epoch once, behind the cycle that two epochs share, also where that is resumed", function(t)
+add("next says the end of an epoch once, behind the cycle that two epochs share, resumed or not", function(t)
     local programs, p = build(t, "library_carried", spec(', tail = "carry"'))
     same(t, drive(t, programs, p, "carried"), trained(programs, p))
 end)

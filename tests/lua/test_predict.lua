@@ -284,4 +284,27 @@ train      { updates = 12, seed = 1 }
         "z.safetensors: has no tensor 'input'")
 end)
 
+add("averages that are divided over ranks: all bring them together, the first one predicts", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("predict_averages", [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (3)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, ema = 0.9 }
+train      { updates = 4 }
+parallel   "zero1"
+]], { comm = "mpi" })
+    local folder, rows, written = t.temp(), t.root .. "/" .. programs.folder() .. "/data/tiny.csv", {}
+    programs.train(p, { ranks = 2, "--checkpoint", folder })
+    for ranks = 1, 2 do
+        local out, weights = ("%s/%d.npy"):format(folder, ranks), ("%s/%d.bin"):format(folder, ranks)
+        local before = { "timeout", "60" }
+        programs.train(p, { ranks = ranks, before = before, "--checkpoint", folder, "--predict", rows, "--out", out })
+        programs.train(p, { ranks = ranks, before = before, "--checkpoint", folder, "--save-weights", weights })
+        written[ranks] = { host.sha256(host.read(out)), host.sha256(host.read(weights)) }
+    end
+    t.equal(written[2], written[1])
+end)
+
 return tests
