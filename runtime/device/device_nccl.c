@@ -57,8 +57,14 @@ static int open_library(ga_nccl *c, ga_err *e) {
                    c->version / major, c->version % major / 100);
 }
 
-/* Connects the ranks of each list of a group by an identifier that its first rank makes. Ranks agree after each step:
- * one that fails must not leave the others waiting inside NCCL. */
+/* Behind a call in which NCCL waits for all ranks. One that failed ends at once, and its pulse tells the others: they
+ * may still wait there, so it would wait for them in vain. */
+static int agree_unless_failed(ga_nccl *c, int code, ga_err *e) {
+    ga_pulse_leave(ga_comm_pulse(c->comm));
+    return code < 0 ? code : ga_comm_agree(c->comm, code, e);
+}
+
+/* Connects the ranks of each list of a group by an identifier that its first rank makes. */
 static int connect_by_id(ga_nccl *c, int group, ga_err *e) {
     nccl_ranks *g = &c->groups[group];
     ncclUniqueId id = {{0}};
@@ -68,8 +74,7 @@ static int connect_by_id(ga_nccl *c, int group, ga_err *e) {
     ga_pulse_enter(ga_comm_pulse(c->comm), "NCCL's start");
     code = g->size > 1 ? check(c, c->nccl.ncclCommInitRank(&g->comm, g->size, id, g->rank), "ncclCommInitRank", e)
                        : GA_OK;
-    ga_pulse_leave(ga_comm_pulse(c->comm));
-    return ga_comm_agree(c->comm, code, e);
+    return agree_unless_failed(c, code, e);
 }
 
 /* The same out of the communicator of all ranks, which splits by the numbers of the lists. */
@@ -80,8 +85,7 @@ static int split_all(ga_nccl *c, int group, ga_err *e) {
     ga_pulse_enter(ga_comm_pulse(c->comm), "NCCL's start");
     const int code = check(c, c->nccl.ncclCommSplit(c->groups[0].comm, color, g->rank, &g->comm, NULL),
                            "ncclCommSplit", e);
-    ga_pulse_leave(ga_comm_pulse(c->comm));
-    return ga_comm_agree(c->comm, code, e);
+    return agree_unless_failed(c, code, e);
 }
 
 static int open_groups(ga_nccl *c, ga_err *e) {

@@ -85,7 +85,8 @@ local function run_ranks(t, p, env, settings)
     t.write(folder .. "/rank", ('#!/bin/sh\n[ "$RANK" = 0 ] || export %s\nexec "$@"\n'):format(settings))
     local result = t.run { t.root .. "/tests/device/ranks", "2", "sh", folder .. "/rank", p.train, "--quiet",
         "--checkpoint", folder .. "/c", "--dump", folder .. "/dump", env = words }
-    result.folder, result.bits = folder, host.read(folder .. "/dump/parameters.safetensors")
+    local bits = folder .. "/dump/parameters.safetensors"
+    result.folder, result.bits = folder, host.exists(bits) == "file" and host.read(bits)
     return result
 end
 
@@ -103,6 +104,19 @@ add("a checkpoint that one rank cannot fetch from its device is one of no rank, 
     t.equal(host.exists(result.folder .. "/c/cycle-000000002"), false)
     t.equal(host.exists(result.folder .. "/c/cycle-000000003"), "folder")
     assert(result.bits == clean.bits, "other bits")
+end)
+
+add("a rank that NCCL does not connect ends at once and says why, and so do the others inside NCCL", function(t)
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = programs.build("calls_ranks", SPEC .. 'parallel "zero1"\n')
+    local env = environment()
+    env[#env + 1] = "GAGEN_TIMEOUT=10"
+    local result = run_ranks(t, p, env, "GAGEN_DEVICE_FAILS=ncclCommInitRank:1")
+    t.equal(result.status, 3, result.err)
+    t.contains(result.err, "calls_ranks: rank 1: NCCL failed in ncclCommInitRank: system error (2)\n")
+    t.contains(result.err, "rank 1 on ")
+    t.contains(result.err, " failed with code 3; its own line says why at the start, NCCL's start")
 end)
 
 return tests
