@@ -18,9 +18,9 @@ c_behind.ROUNDED = "rounded"    -- the variable of a product's sum as a number o
 
 local COMPUTED = { value = true }       -- the variable of what a kernel computes before what stands behind it
 
---- The lines that ask for the elements of further inputs that a part of the result needs, `rows` rows (a number, or the
---- name of a constant) of so many columns; false if none is read where the result's elements lie. place: the part's place
---- in the result.
+--- The lines that ask for the elements of further inputs that a part of the result needs, `rows` rows (a number, or
+--- the name of a constant) of so many columns; false if none is read where the result's elements lie. place: the part's
+--- place in the result.
 function c_behind.ahead(node, place, rows, columns)
     local lines = {}
     for _, input in ipairs(behind.inputs(node.behind.statements)) do
