@@ -2,10 +2,10 @@
 --
 --   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
 --   panels; strips ask for the next one meanwhile, and for the results of the strip below. Where B lies by rows, a
---   panel's first strip packs it. A part (tall x depth of A) is packed where A lies by columns, or widened, and stays in
---   the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over a panel with its sums in
---   registers; then the statements behind the product follow, while it is in the L1 cache. A tile is `tall` rows of
---   strips by `wide` columns of panels.
+--   panel's first strip packs it. A part (tall x depth of A) is packed where A lies by columns, or widened, and stays
+--   in the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over a panel with its
+--   sums in registers; then the statements behind the product follow, while it is in the L1 cache. A tile is `tall`
+--   rows of strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
 local machine = require "emit.program.profile"
 local c_text = require "emit.targets.c_text"
@@ -189,7 +189,7 @@ end
 -- The call for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns.
 local function first_call(g, s, kind)
     if g.b_col ~= 1 or g.N < s.columns then return nil end
-    local low = g.M % (s.each and s.rows or s.tall)     -- rows of the lowest tile, where they may be fewer than a strip's
+    local low = g.M % (s.each and s.rows or s.tall)     -- rows of the lowest tile: may be fewer than a strip's
     local whole = ("%s_%dx%d(&s, panel);"):format(kind == "packed" and "packed_first" or "first", s.rows, s.columns)
     if low == 0 or low >= s.rows then return "if (first) " .. whole end
     return ("if (first && i + ROWS > M) first_%dx%d(&s, panel);\nelse if (first) %s"):format(low, s.columns, whole)
@@ -199,7 +199,7 @@ end
 --   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 --   tile.rows, tile.columns       of a strip
 --   tile.tall, tile.wide          most rows and columns of a tile
---   tile.each                     tiles for each worker, whose number says how many rows a tile has; false: it has `tall`
+--   tile.each                     tiles for each worker: their number says how many rows they have; false: `tall`
 --   tile.depth                    terms that go over one panel
 --   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
 --   tile.strips                   the calls that compute a strip
