@@ -63,6 +63,10 @@ local function conv_sums(context)
     return { rows = rows, vectors = vectors }
 end
 
+local function square_sums(context)
+    return { rows = 6, vectors = context.profile.registers >= 32 and 4 or 2 }
+end
+
 local function rows(context) return { exp = c.call("exp", context.real) } end
 
 -- The integers of the numbers' size: their type, the bit of the sign, all other bits.
@@ -125,6 +129,8 @@ local PIECES = {
     { file = "eights", block = "turn_rows_in_eights", eights = true, arguments = nothing, names = { "turn_rows" } },
     { file = "conv_sums", block = "conv_sums", sized = { "conv_sums" }, arguments = conv_sums,
         names = { "conv_sums", "conv_sums_%d+x%d+" } },
+    { file = "square_sums", block = "square_sums", sized = { "square_sums", "square_rows" },
+        arguments = square_sums, names = { "square_sums_%d+x%d+", "square_rows_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "half", block = "vec_widen", arguments = half_vector, include = fma_header, names = { "vec_widen" } },

@@ -5,6 +5,7 @@ local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
 local matrix_conv = require "emit.targets.c.matrix_conv"
 local ops = require "emit.targets.ops"
+local squares_conv = require "emit.targets.c.squares_conv"
 local text = require "base.text"
 local vector_conv = require "emit.targets.c.vector_conv"
 
@@ -32,7 +33,18 @@ local function panel_of(kernel, shape, dtype)
     return not slices and not kernel.half and vector_conv.panel(kernel.profile, shape.out, bytes_of(dtype)) or nil
 end
 
+-- By squares of results, whose taps lie as rows, or as panels of turned weights.
+local function add_squares(list, node, kernel, g, tile)
+    tile.panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, "f32") or false
+    tile.turned = text.block(tile.panel and "" or "taps[9 * DEPTH * VEC_LANES], ")
+    list.tile, list.type = tile, c_text.type_of(node.ins.weight)
+    list.part = text.block(conv.named_part_text(g.parts[1], 0) .. ";")
+end
+
 local function add_vectors(list, node, kernel, g, dtype)
+    local squares = dtype ~= "f64" and squares_conv.product(kernel.profile, list.shape, g, 4)
+    kernel.squares = squares and true or false
+    if squares then return add_squares(list, node, kernel, g, squares) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
     tile.turned = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) ~= nil
     tile.panel = text.block(tile.turned and "" or "panel[TERMS * COLUMNS], ")
@@ -103,6 +115,9 @@ local function weight_gradient(kernel, node, op, dtype)
         if not kernel.lines then list.store = whole and c_text.store(kernel, "y[first + k]", "value") or false end
         return list
     end
+    list.tile = dtype ~= "f64" and squares_conv.gradient(kernel.profile, shape, g, 4) or nil
+    kernel.squares = list.tile ~= nil
+    if kernel.squares then return list end
     list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
     list.tile.strips = sums_call(shape.out, list.tile)
     return list
@@ -111,9 +126,13 @@ end
 -- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, with
 -- what each needs; `own`: what that on vectors needs besides; blocks, lines: what that in blocks or over lines needs.
 local function set_blocks(entry, name, own, blocks, lines)
-    entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines" }
-    entry.block = function(kernel) return entry.blocks[kernel.lines and 3 or kernel.matrix and 2 or 1] end
+    entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines",
+        "conv_squares." .. name .. "_squares" }
+    entry.block = function(kernel)
+        return entry.blocks[kernel.squares and 4 or kernel.lines and 3 or kernel.matrix and 2 or 1]
+    end
     entry.helper = function(_, kernel)
+        if kernel.squares then return "planes planes_blocks planes_copy:half planes_squares" end
         if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
             .. (kernel.lines and lines or blocks)

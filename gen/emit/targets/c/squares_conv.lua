@@ -1,0 +1,133 @@
+-- squares_conv: the sizes of convolutions by squares of 2 x 2 results (templates/c/conv_squares.c), and which ones are
+-- computed so: those of 3 x 3 taps without a stride whose squares, with the lanes that stay empty, take fewer
+-- multiply-adds. The shape alone decides that, so that all profiles compute the same bits.
+--
+--   A block has some squares of some images. Lanes have squares of one image, in rows, or, where `inner` is above 1, so
+--   many images of the same square.
+local text = require "base.text"
+
+local squares_conv = {}
+
+local LANES = 16            -- of the widest vectors: squares of an image are filled up to a multiple of it
+local INNER = 16            -- images in lanes
+local COLUMNS = 64          -- of the sums in the widest vectors: squares of a block are filled up to a multiple of it
+local SQUARES, PLACES = 128, 64     -- of a block of a product, and of the gradient of a weight, at most
+local OVERHEAD = 16         -- squares whose products take the time of a block's weights
+local WIDE = 64             -- outputs of a tile
+local DEPTH = 32            -- channels whose factors are kept at once
+local TALL, COPIED = 64, 16 -- channels of a tile of the gradient, and of those, channels that are copied at once
+local LEAST = 16            -- channels and outputs of a group, at least
+local LINE = 16             -- elements of a line of the cache
+local ROWS = 6              -- of sums
+local GAIN = 1.25           -- multiply-adds of taps inside the planes, over those of squares, at least
+
+local function ceil(a, b) return (a + b - 1) // b end
+
+local function whole(n, of) return ceil(n, of) * of end
+
+-- The parts of equal size that n is cut into, each at most `most`.
+local function even(n, most) return ceil(n, ceil(n, math.max(1, most))) end
+
+-- Multiply-adds along an axis of a part: taps that read inside the plane.
+local function inside(axis, step, extent)
+    local n = 0
+    for place = 0, axis.places - 1 do
+        for tap = 0, axis.taps - 1 do
+            local at = axis.from + place + tap * step
+            n = n + (at >= 0 and at < extent and 1 or 0)
+        end
+    end
+    return n
+end
+
+-- Blocks of so many squares below and beside each other, with `inner` images in lanes, or nil: they have more than
+-- `most` squares.
+local function block_of(B, high, wide, most, down, beside, inner)
+    local lanes = whole(down * beside * inner, LANES)
+    if lanes > most then return nil end
+    local images = inner > 1 and inner or down >= high and beside >= wide and even(B, most // lanes) or 1
+    local used = inner > 1 and lanes or images * lanes
+    local blocks = ceil(B, images) * ceil(high, down) * ceil(wide, beside)
+    return { images = images, inner = inner, down = down, beside = beside, lanes = lanes, used = used, blocks = blocks,
+        cost = blocks * (whole(used, COLUMNS) + OVERHEAD + (down + 1) * (beside + 1) * images // 8) }
+end
+
+-- The blocks of at most so many squares of a part with the least cost.
+local function best_block(B, part, most)
+    local high, wide = ceil(part.h.places, 2), ceil(part.w.places, 2)
+    local best
+    for _, inner in ipairs { 1, B % INNER == 0 and INNER or nil } do
+        local beside = even(wide, most // inner)
+        for down = 1, high do
+            local block = block_of(B, high, wide, most, even(high, down), beside, inner)
+            if block and (not best or block.cost < best.cost) then best = block end
+        end
+    end
+    return best
+end
+
+-- Whether a convolution is computed by squares; g: op.gather's table, shape: of emit/kernels/conv.lua.
+local function fits(shape, g)
+    local part = g.parts[1]
+    if #g.parts > 1 or part.h.taps ~= 3 or part.w.taps ~= 3 or math.min(shape.channels, shape.out) < LEAST then
+        return false
+    end
+    for i = 1, 2 do
+        if g.read_step[i] ~= 1 or g.place_step[i] ~= 1 or math.abs(g.tap_step[i]) ~= 1 then return false end
+    end
+    local best = best_block(g.B, part, PLACES)
+    local direct = g.B * inside(part.h, g.tap_step[1], g.height) * inside(part.w, g.tap_step[2], g.width)
+    return best ~= nil and best.blocks * best.used * 16 * GAIN <= direct
+end
+
+-- The sizes that products and gradients have in common; kind: of the function of sums, with its arguments.
+--   images, inner, down, beside    of a block: images, how many of them lanes have, squares below and beside each other
+--   lanes, used                    lanes of an image and of a block
+--   rows, columns                  of sums in registers
+--   wide, depth                    outputs of a tile, channels that are copied at once
+--   space                          elements of the copy of a channel
+--   blocks, cut                    number of blocks, and how places are cut into them
+--   strips                         the call that computes sums
+local function sizes(profile, block, out, most, size, rows, call)
+    local columns = (profile.registers >= 32 and 4 or 2) * (profile.vector // size)
+    local space = block.images * (2 * block.down + 2) * (2 * block.beside + 2) + LINE
+    local rest = rows % ROWS
+    local strips = call:format(ROWS, columns)
+    if rest > 0 then strips = ("if (i + ROWS > %s) %s\nelse %s"):format(most, call:format(rest, columns), strips) end
+    return { images = block.images, inner = block.inner, down = block.down, beside = block.beside, lanes = block.lanes,
+        used = block.used, rows = ROWS, columns = columns, wide = even(ceil(out, LINE), WIDE // LINE) * LINE,
+        space = (ceil(space, LINE) | 1) * LINE, blocks = block.blocks, strips = text.block(strips),
+        cut = text.block((".images = %d, .rows = %d, .columns = %d, .inner = %s"):format(block.images, 2 * block.down,
+            2 * block.beside, block.inner > 1 and "true" or "false")) }
+end
+
+local function outputs(out) return even(ceil(out, LINE), WIDE // LINE) * LINE end
+
+--- The sizes of a product over planes by squares, nil where it is not computed so.
+function squares_conv.product(profile, shape, g, size)
+    if not fits(shape, g) then return nil end
+    local list = sizes(profile, best_block(g.B, g.parts[1], SQUARES), shape.out, "WIDE", size, outputs(shape.out),
+        "square_sums_%dx%d(c, SQUARES, weights + factor * WEIGHTS + i, WIDE, b, depth, k > 0);")
+    list.squares, list.depth = whole(list.used, list.columns), even(shape.channels, DEPTH)
+    list.to, list.channels = text.block "c * COLUMNS", text.ident "depth"
+    list.lane = text.block "lane / COLUMNS * DEPTH * COLUMNS + lane % COLUMNS"
+    return list
+end
+
+--- The sizes of the gradient of a weight.
+---   tall     channels of a tile
+---   runs     whether the results of an image of a block follow each other
+---   ragged   whether some blocks have squares outside the results
+function squares_conv.gradient(profile, shape, g, size)
+    if not fits(shape, g) then return nil end
+    local part, tall = g.parts[1], even(shape.channels, TALL)
+    local list = sizes(profile, best_block(g.B, part, PLACES), shape.out, "TALL", size, tall,
+        "square_rows_%dx%d(c, WIDE, a, SQUARES, b, SQUARES, number > first);")
+    list.wide = whole(list.wide, list.columns)
+    list.tall, list.depth, list.runs = tall, even(tall, COPIED), 2 * list.beside == part.w.places
+    list.ragged = part.h.places % (2 * list.down) + part.w.places % (2 * list.beside) + g.B % list.images > 0
+    list.to, list.lane, list.channels = text.block "(k + c) * SQUARES", text.ident "lane", text.ident "depth"
+    return list
+end
+
+return squares_conv

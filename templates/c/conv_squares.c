@@ -1,0 +1,211 @@
+// conv_squares: convolutions of 3 x 3 taps on vectors by squares of 2 x 2 results (planes_squares.c). A tile has some
+// squares and outputs: the squares' factors and the weights' for some channels, and 16 sums of each square and output,
+// stay in the L2 cache. Each of the 16 is a product of matrices, whose terms are channels, added upwards.
+
+//@ conv2d_squares(fn, params, source, shape, step, part, tile, x, type, bias, store)
+//% local s = shape
+/* $fn: $(s.does), by squares of 2 x 2 results
+ * ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
+ * $source */
+static void $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(s.columns), RESULTS = $(s.rows) * ACROSS };
+    enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
+    enum { LANES = $(tile.lanes), SQUARES = $(tile.squares), COLUMNS = $(tile.columns), ROWS = $(tile.rows) };
+    enum { WIDE = $(tile.wide), DEPTH = $(tile.depth), SPACE = $(tile.space), OUTS = (OUT + WIDE - 1) / WIDE };
+    enum { FACTORS = SQUARES * DEPTH + 16, WEIGHTS = WIDE * DEPTH + 16, SUMS = WIDE * SQUARES + 16 };
+    static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
+        .read_h = 1, .read_w = 1, .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+    static const conv_part part =
+        $part
+    static const conv_cut cut = {$(tile.cut)};
+    _Alignas(64) real copy[DEPTH * SPACE], factors[16 * FACTORS], weights[16 * WEIGHTS], sums[16 * SUMS];
+    _Alignas(64) real $(tile.turned)results[IMAGES * 4 * DOWN * BESIDE + 16];
+//% if tile.inner == 1 then
+    _Alignas(64) real apart[8 * (DOWN + 1) * BESIDE + 16] = {0}, parts[4][SQUARES];
+//% else
+    _Alignas(64) real parts[4 * DOWN * BESIDE * INNER];
+//% end
+    memset(copy, 0, sizeof copy);
+    memset(factors, 0, sizeof factors);
+    for (ga_tiles t = ga_tiles_begin(w, $(tile.blocks) * GROUPS * OUTS); ga_tile_next(&t);) {
+        const int number = (int)(t.index / OUTS / GROUPS), g = (int)(t.index / OUTS % GROUPS);
+        const int i0 = (int)(t.index % OUTS) * WIDE, i1 = i0 + WIDE < OUT ? i0 + WIDE : OUT;
+        const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
+        const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
+        const $type *a = weight + (size_t)g * OUT * IN * 9;
+        for (int k = 0; k < IN; k += DEPTH) {
+            const int depth = k + DEPTH < IN ? DEPTH : IN - k;
+            conv_copy(copy, SPACE, image + (size_t)k * PLANE, &block, &planes, depth, k == 0);
+            $(squares_factors { tile = tile, to = tile.to, lane = tile.lane, channels = tile.channels })
+            $(squares_weights { step = step, tile = tile })
+            for (int factor = 0; factor < 16; factor++)
+                for (int p = 0; p < SQUARES; p += COLUMNS)
+                    for (int i = 0; i < i1 - i0; i += ROWS) {
+                        real *c = sums + factor * SUMS + i * SQUARES + p;
+                        const real *b = factors + factor * FACTORS + p * DEPTH;
+                        $(tile.strips)
+                    }
+        }
+        for (int i = i0; i < i1; i++) {
+            $(squares_results { tile = tile })
+            for (int n = 0; n < block.images; n++)
+                for (int r = 0; r < block.h.places; r++) {
+                    const size_t first = (((size_t)(block.image + n) * GROUPS + g) * OUT + i) * RESULTS
+                        + (size_t)(block.h.first + r) * ACROSS + block.w.first;
+                    const real *from = results + (n * 2 * DOWN + r) * 2 * BESIDE;
+                    for (int c = 0; c < block.w.places; c++) {
+                        const size_t k = first + c;
+                        const real value = from[c]$bias;
+                        $store
+                    }
+                }
+        }
+    }
+}
+
+//@ conv2d_dw_squares(fn, params, source, shape, step, part, tile, partials, type)
+/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), 3 x 3 taps)
+ * as ($partials, $(shape.groups), $(shape.channels) x 9, $(shape.out)), by squares of 2 x 2 results:
+ * the squares of all images are cut into $partials runs of blocks, each with a sum of its own
+ * $source */
+static void $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
+    enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
+    enum { LANES = $(tile.lanes), SQUARES = $(tile.used), COLUMNS = $(tile.columns), ROWS = $(tile.rows) };
+    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth), SPACE = $(tile.space) };
+    enum { FACTORS = TALL * SQUARES + 16, RESULTS = WIDE * SQUARES + 16, SUMS = TALL * WIDE + 16 };
+    enum { TILES_DOWN = (IN + TALL - 1) / TALL, TILES_ACROSS = (OUT + WIDE - 1) / WIDE };
+    enum { PARTIALS = $partials, BLOCKS = $(tile.blocks), RUN = (BLOCKS + PARTIALS - 1) / PARTIALS };
+    static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
+        .read_h = 1, .read_w = 1, .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+    static const conv_part part =
+        $part
+    static const conv_cut cut = {$(tile.cut)};
+    _Alignas(64) real copy[DEPTH * SPACE], factors[16 * FACTORS], results[16 * RESULTS], sums[16 * SUMS];
+    _Alignas(64) real turned[IMAGES * 4 * DOWN * BESIDE * VEC_LANES];
+//% if tile.inner == 1 then
+    _Alignas(64) real apart[8 * (DOWN + 1) * BESIDE + 16] = {0};
+//% end
+    memset(copy, 0, sizeof copy);
+    memset(results, 0, sizeof results);
+    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * TILES_DOWN * TILES_ACROSS); ga_tile_next(&t);) {
+        const int j0 = (int)(t.index % TILES_ACROSS) * WIDE, wide = OUT - j0 < WIDE ? OUT - j0 : WIDE;
+        const int k0 = (int)(t.index / TILES_ACROSS % TILES_DOWN) * TALL, tall = IN - k0 < TALL ? IN - k0 : TALL;
+        const int64_t number_of_run = t.index / TILES_ACROSS / TILES_DOWN;
+        const int run = (int)(number_of_run / GROUPS), g = (int)(number_of_run % GROUPS);
+        const int first = run * RUN, end = first + RUN < BLOCKS ? first + RUN : BLOCKS;
+        if (first >= end) memset(sums, 0, sizeof sums);
+        for (int number = first; number < end; number++) {
+            const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
+            for (int k = 0; k < tall; k += DEPTH) {
+                const int depth = k + DEPTH < tall ? DEPTH : tall - k;
+                const $type *image = x + (((size_t)block.image * GROUPS + g) * IN + k0 + k) * PLANE;
+                conv_copy(copy, SPACE, image, &block, &planes, depth, k == 0);
+                $(squares_factors { tile = tile, to = tile.to, lane = tile.lane, channels = tile.channels })
+            }
+            for (int j = 0; j < wide; j += VEC_LANES) {
+                $(squares_gradients { tile = tile, type = type })
+            }
+            for (int factor = 0; factor < 16; factor++)
+                for (int j = 0; j < wide; j += COLUMNS)
+                    for (int i = 0; i < tall; i += ROWS) {
+                        real *c = sums + factor * SUMS + i * WIDE + j;
+                        const real *a = factors + factor * FACTORS + i * SQUARES;
+                        const real *b = results + factor * RESULTS + j * SQUARES;
+                        $(tile.strips)
+                    }
+        }
+        real *c = y + (((size_t)run * GROUPS + g) * IN + k0) * 9 * OUT + j0;
+        for (int i = 0; i < tall; i++)
+            for (int j = 0; j < wide; j += VEC_LANES)
+                square_sum_taps(c + (size_t)i * 9 * OUT + j, OUT, sums + i * WIDE + j, SUMS, wide - j);
+    }
+}
+
+//@ squares_gradients(tile, type)
+//% if tile.ragged then
+memset(turned, 0, sizeof turned); /* results outside the planes are 0 */
+//% end
+for (int n = 0; n < block.images; n++) {
+    const $type *d = dy + (((size_t)(block.image + n) * GROUPS + g) * OUT + j0 + j) * PLACES
+        + (size_t)block.h.first * ACROSS + block.w.first;
+    real *to = turned + n * 4 * DOWN * BESIDE * VEC_LANES;
+//% if tile.runs then
+    conv_turn(to, VEC_LANES, d, PLACES, wide - j, block.h.places * ACROSS);
+//% else
+    for (int r = 0; r < block.h.places; r++)
+        conv_turn(to + r * 2 * BESIDE * VEC_LANES, VEC_LANES, d + r * ACROSS, PLACES, wide - j, block.w.places);
+//% end
+}
+for (int s = 0; s < SQUARES; s++) {
+//% if tile.inner == 1 then
+    const int image = s / LANES, square = s % LANES;
+    if (square >= DOWN * BESIDE) continue;
+//% else
+    const int image = s % INNER, square = s / INNER;
+//% end
+    const real *from = turned + ((image * 2 * DOWN + square / BESIDE * 2) * BESIDE + square % BESIDE) * 2 * VEC_LANES;
+    square_spread(results + j / COLUMNS * COLUMNS * SQUARES + s * COLUMNS + j % COLUMNS, RESULTS, from,
+                  2 * BESIDE * VEC_LANES);
+}
+
+//@ squares_factors(tile, to, lane, channels)
+for (int c = 0; c < $channels; c++) {
+    const real *read = copy + c * SPACE;
+    real *to = factors + $to;
+//% if tile.inner == 1 then
+    for (int n = 0; n < IMAGES; n++) {
+        square_part(apart, read + n * block.next_image, block.next_row, DOWN, BESIDE);
+        for (int s = 0; s < LANES; s += VEC_LANES) {
+            const int lane = n * LANES + s;
+            square_factors(to + $lane, FACTORS, apart + s, BESIDE, 4 * (DOWN + 1) * BESIDE, (DOWN + 1) * BESIDE);
+        }
+    }
+//% else
+    for (int lane = 0; lane < LANES; lane += VEC_LANES) {
+        const int square = lane / INNER, row = square / BESIDE * 2, column = square % BESIDE * 2;
+        square_factors(to + $lane, FACTORS, read + row * block.next_row + column * INNER + lane % INNER,
+                       2 * block.next_row, block.next_row, INNER);
+    }
+//% end
+}
+
+//@ squares_weights(step, tile)
+//% local back = step.tap_h < 0
+for (int i = i0; i < i1; i += VEC_LANES) {
+//% if tile.panel then
+    enum { PANEL = $(tile.panel) };
+    const real *taps = a + ((size_t)(i / PANEL * PANEL) * IN + (size_t)k * PANEL) * 9 + i % PANEL;
+//% else
+    enum { PANEL = VEC_LANES };
+    conv_turn(taps, PANEL, a + ((size_t)i * IN + k) * 9, IN * 9, OUT - i, depth * 9);
+//% end
+    for (int c = 0; c < depth; c++)
+//% if back then
+        square_weights(weights + c * WIDE + i - i0, WEIGHTS, taps + (c * 9 + 8) * PANEL, -PANEL);
+//% else
+        square_weights(weights + c * WIDE + i - i0, WEIGHTS, taps + c * 9 * PANEL, PANEL);
+//% end
+}
+
+//@ squares_results(tile)
+for (int s = 0; s < $(tile.used); s += VEC_LANES) {
+    vec of[2][2];
+    square_finish(of, sums + (i - i0) * SQUARES + s, SUMS);
+//% if tile.inner == 1 then
+    for (int v = 0; v < 4; v++) vec_store(parts[v] + s, of[v / 2][v % 2], VEC_LANES);
+}
+for (int r = 0; r < IMAGES * 2 * DOWN; r++) {
+    const real *even = parts[r % 2 * 2] + r / (2 * DOWN) * LANES + r % (2 * DOWN) / 2 * BESIDE, *odd = even + SQUARES;
+    real *row = results + r * 2 * BESIDE;
+    INDEPENDENT for (int c = 0; c < BESIDE; c++) row[2 * c] = even[c], row[2 * c + 1] = odd[c];
+}
+//% else
+    const int square = s / INNER, place = square / BESIDE * 4 * BESIDE + square % BESIDE * 2;
+    for (int v = 0; v < 4; v++)
+        vec_store(parts + (place + v / 2 * 2 * BESIDE + v % 2) * INNER + s % INNER, of[v / 2][v % 2], VEC_LANES);
+}
+turn_rows(results, 4 * DOWN * BESIDE, parts, INNER, 4 * DOWN * BESIDE, INNER);
+//% end

@@ -1,0 +1,40 @@
+// square_sums: the inner loop of convolutions by squares (planes_squares.c): sums of a few rows by columns in registers.
+
+//@ square_sums(rows, vectors)
+/* c(r, j) = start + sum over k of a(r, k) b(k, j)      start: c(r, j) if `more`, else 0
+ * c_row, a_row, a_term: elements from row to row and from term to term; rows of b follow each other. Rows and columns
+ * are literals where it is called: the loops over them unroll. */
+static inline __attribute__((always_inline)) void square_add(real *c, int c_row, const real *a, const int a_row,
+                                                             const int a_term, const real *b, int depth, bool more,
+                                                             const int rows, const int columns) {
+    const int wide = columns / VEC_LANES;
+    vec sum[$rows][$vectors];
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < wide; v++)
+            sum[r][v] = more ? vec_load(c + r * c_row + v * VEC_LANES, VEC_LANES) : (vec){0};
+    }
+    for (int k = 0; k < depth; k++, a += a_term, b += columns) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            const vec factor = vec_all(a[r * a_row]);
+            UNROLL for (int v = 0; v < wide; v++)
+                sum[r][v] = vec_fma(factor, vec_load(b + v * VEC_LANES, VEC_LANES), sum[r][v]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < wide; v++) vec_store(c + r * c_row + v * VEC_LANES, sum[r][v], VEC_LANES);
+    }
+}
+
+//@ square_sums_function(name, rows, columns)
+/* Rows of a lie beside each other, its terms `step` elements apart. */
+static __attribute__((noinline)) void $name(real *c, int c_row, const real *a, int step, const real *b, int depth,
+                                            bool more) {
+    square_add(c, c_row, a, 1, step, b, depth, more, $rows, $columns);
+}
+
+//@ square_rows_function(name, rows, columns)
+/* Terms of a lie beside each other, its rows `step` elements apart. */
+static __attribute__((noinline)) void $name(real *c, int c_row, const real *a, int step, const real *b, int depth,
+                                            bool more) {
+    square_add(c, c_row, a, step, 1, b, depth, more, $rows, $columns);
+}
