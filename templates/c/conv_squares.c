@@ -11,18 +11,19 @@ static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(s.columns), RESULTS = $(s.rows) * ACROSS };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
-    enum { LANES = $(tile.lanes), SQUARES = $(tile.squares), COLUMNS = $(tile.columns), ROWS = $(tile.rows) };
-    enum { WIDE = $(tile.wide), DEPTH = $(tile.depth), SPACE = $(tile.space), OUTS = (OUT + WIDE - 1) / WIDE };
+    enum { PART = (DOWN + 1) * BESIDE, LANES = $(tile.lanes), SQUARES = $(tile.squares), WIDE = $(tile.wide) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), OUTS = (OUT + WIDE - 1) / WIDE };
+    enum { DEPTH = $(tile.depth), COPIED = $(tile.copied), SPACE = $(tile.space) };
     enum { FACTORS = SQUARES * DEPTH + 16, WEIGHTS = WIDE * DEPTH + 16, SUMS = WIDE * SQUARES + 16 };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
         .read_h = 1, .read_w = 1, .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
-    _Alignas(64) real copy[DEPTH * SPACE], factors[16 * FACTORS], weights[16 * WEIGHTS], sums[16 * SUMS];
+    _Alignas(64) real copy[COPIED * SPACE], factors[16 * FACTORS], weights[16 * WEIGHTS], sums[16 * SUMS];
     _Alignas(64) real $(tile.turned)results[IMAGES * 4 * DOWN * BESIDE + 16];
 //% if tile.inner == 1 then
-    _Alignas(64) real apart[8 * (DOWN + 1) * BESIDE + 16] = {0}, parts[4][SQUARES];
+    _Alignas(64) real apart[IMAGES * 8 * PART + 16] = {0}, parts[4][SQUARES];
 //% else
     _Alignas(64) real parts[4 * DOWN * BESIDE * INNER];
 //% end
@@ -36,8 +37,11 @@ static void $fn($params) {
         const $type *a = weight + (size_t)g * OUT * IN * 9;
         for (int k = 0; k < IN; k += DEPTH) {
             const int depth = k + DEPTH < IN ? DEPTH : IN - k;
-            conv_copy(copy, SPACE, image + (size_t)k * PLANE, &block, &planes, depth, k == 0);
-            $(squares_factors { tile = tile, to = tile.to, lane = tile.lane, channels = tile.channels })
+            for (int d = 0; d < depth; d += COPIED) {
+                const int channels = d + COPIED < depth ? COPIED : depth - d;
+                conv_copy(copy, SPACE, image + (size_t)(k + d) * PLANE, &block, &planes, channels, k + d == 0);
+                $(squares_factors { tile = tile, to = tile.to, lane = tile.lane })
+            }
             $(squares_weights { step = step, tile = tile })
             for (int factor = 0; factor < 16; factor++)
                 for (int p = 0; p < SQUARES; p += COLUMNS)
@@ -73,8 +77,9 @@ static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
-    enum { LANES = $(tile.lanes), SQUARES = $(tile.used), COLUMNS = $(tile.columns), ROWS = $(tile.rows) };
-    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth), SPACE = $(tile.space) };
+    enum { PART = (DOWN + 1) * BESIDE, LANES = $(tile.lanes), SQUARES = $(tile.used), COPIED = $(tile.copied) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), WIDE = $(tile.wide) };
+    enum { SPACE = $(tile.space) };
     enum { FACTORS = TALL * SQUARES + 16, RESULTS = WIDE * SQUARES + 16, SUMS = TALL * WIDE + 16 };
     enum { TILES_DOWN = (IN + TALL - 1) / TALL, TILES_ACROSS = (OUT + WIDE - 1) / WIDE };
     enum { PARTIALS = $partials, BLOCKS = $(tile.blocks), RUN = (BLOCKS + PARTIALS - 1) / PARTIALS };
@@ -83,10 +88,10 @@ static void $fn($params) {
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
-    _Alignas(64) real copy[DEPTH * SPACE], factors[16 * FACTORS], results[16 * RESULTS], sums[16 * SUMS];
+    _Alignas(64) real copy[COPIED * SPACE], factors[16 * FACTORS], results[16 * RESULTS], sums[16 * SUMS];
     _Alignas(64) real turned[IMAGES * 4 * DOWN * BESIDE * VEC_LANES];
 //% if tile.inner == 1 then
-    _Alignas(64) real apart[8 * (DOWN + 1) * BESIDE + 16] = {0};
+    _Alignas(64) real apart[IMAGES * 8 * PART + 16] = {0};
 //% end
     memset(copy, 0, sizeof copy);
     memset(results, 0, sizeof results);
@@ -99,11 +104,11 @@ static void $fn($params) {
         if (first >= end) memset(sums, 0, sizeof sums);
         for (int number = first; number < end; number++) {
             const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
-            for (int k = 0; k < tall; k += DEPTH) {
-                const int depth = k + DEPTH < tall ? DEPTH : tall - k;
-                const $type *image = x + (((size_t)block.image * GROUPS + g) * IN + k0 + k) * PLANE;
-                conv_copy(copy, SPACE, image, &block, &planes, depth, k == 0);
-                $(squares_factors { tile = tile, to = tile.to, lane = tile.lane, channels = tile.channels })
+            const $type *image = x + (((size_t)block.image * GROUPS + g) * IN + k0) * PLANE;
+            for (int d = 0; d < tall; d += COPIED) {
+                const int channels = d + COPIED < tall ? COPIED : tall - d;
+                conv_copy(copy, SPACE, image + (size_t)d * PLANE, &block, &planes, channels, d == 0);
+                $(squares_factors { tile = tile, to = tile.to, lane = tile.lane })
             }
             for (int j = 0; j < wide; j += VEC_LANES) {
                 $(squares_gradients { tile = tile, type = type })
@@ -151,18 +156,15 @@ for (int s = 0; s < SQUARES; s++) {
                   2 * BESIDE * VEC_LANES);
 }
 
-//@ squares_factors(tile, to, lane, channels)
-for (int c = 0; c < $channels; c++) {
+//@ squares_factors(tile, to, lane)
+for (int c = 0; c < channels; c++) {
     const real *read = copy + c * SPACE;
     real *to = factors + $to;
 //% if tile.inner == 1 then
-    for (int n = 0; n < IMAGES; n++) {
-        square_part(apart, read + n * block.next_image, block.next_row, DOWN, BESIDE);
-        for (int s = 0; s < LANES; s += VEC_LANES) {
-            const int lane = n * LANES + s;
-            square_factors(to + $lane, FACTORS, apart + s, BESIDE, 4 * (DOWN + 1) * BESIDE, (DOWN + 1) * BESIDE);
-        }
-    }
+    for (int n = 0; n < IMAGES; n++)
+        $(tile.part)(apart + n * 8 * PART, read + n * block.next_image, block.next_row, DOWN, BESIDE);
+    for (int lane = 0; lane < IMAGES * LANES; lane += VEC_LANES)
+        square_factors(to + $lane, FACTORS, apart + lane / LANES * 8 * PART + lane % LANES, BESIDE, 4 * PART, PART);
 //% else
     for (int lane = 0; lane < LANES; lane += VEC_LANES) {
         const int square = lane / INNER, row = square / BESIDE * 2, column = square % BESIDE * 2;

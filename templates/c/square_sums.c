@@ -1,7 +1,32 @@
-// square_sums: the inner loop of convolutions by squares (planes_squares.c): sums of a few rows by columns in registers.
+// square_sums: the inner loops of convolutions by squares (planes_squares.c).
+
+//@ square_part()
+/* Elements are parted so that squares beside and below each other are neighbours: with size = (down + 1) * across,
+ * element (r, c) of what square s reads goes to apart[(r % 2 * 4 + c) * size + r / 2 * across + s]. */
+
+//@ square_part_function(name, rows, columns, even, odd)
+/* $columns squares beside each other at a time, of a row of `across`; `row`: elements from row to row. */
+static inline __attribute__((always_inline)) void $name(real *apart, const real *from, int row, const int down,
+                                                        const int across) {
+    typedef real part __attribute__((vector_size($rows * $columns * sizeof(real))));
+    const int size = (down + 1) * across;
+    for (int r = 0; r < 2 * down + 2; r++, from += row) {
+        real *to = apart + r % 2 * 4 * size + r / 2 * across;
+        for (int s = 0; s < across; s += $columns) {
+            UNROLL for (int c = 0; c < 4; c += 2) {
+                part x;
+                memcpy(&x, from + 2 * s + c, sizeof x);
+                x = (part){$even, $odd};
+                memcpy(to + c * size + s, &x, sizeof x / 2);
+                memcpy(to + (c + 1) * size + s, (real *)&x + $columns, sizeof x / 2);
+            }
+        }
+    }
+}
 
 //@ square_sums(rows, vectors)
-/* c(r, j) = start + sum over k of a(r, k) b(k, j)      start: c(r, j) if `more`, else 0
+/* Sums of a few rows by columns in registers:
+ *   c(r, j) = start + sum over k of a(r, k) b(k, j)      start: c(r, j) if `more`, else 0
  * c_row, a_row, a_term: elements from row to row and from term to term; rows of b follow each other. Rows and columns
  * are literals where it is called: the loops over them unroll. */
 static inline __attribute__((always_inline)) void square_add(real *c, int c_row, const real *a, const int a_row,

@@ -67,6 +67,13 @@ local function square_sums(context)
     return { rows = 6, vectors = context.profile.registers >= 32 and 4 or 2 }
 end
 
+-- The elements of x with even numbers and with odd ones.
+local function every_second(_, columns)
+    local even, odd = {}, {}
+    for i = 1, columns do even[i], odd[i] = ("x[%d]"):format(2 * i - 2), ("x[%d]"):format(2 * i - 1) end
+    return { even = text.block(table.concat(even, ", ")), odd = text.block(table.concat(odd, ", ")) }
+end
+
 local function rows(context) return { exp = c.call("exp", context.real) } end
 
 -- The integers of the numbers' size: their type, the bit of the sign, all other bits.
@@ -129,6 +136,8 @@ local PIECES = {
     { file = "eights", block = "turn_rows_in_eights", eights = true, arguments = nothing, names = { "turn_rows" } },
     { file = "conv_sums", block = "conv_sums", sized = { "conv_sums" }, arguments = conv_sums,
         names = { "conv_sums", "conv_sums_%d+x%d+" } },
+    { file = "square_sums", block = "square_part", sized = { "square_part" }, arguments = nothing,
+        more = every_second, names = { "square_part_%d+x%d+" } },
     { file = "square_sums", block = "square_sums", sized = { "square_sums", "square_rows" },
         arguments = square_sums, names = { "square_sums_%d+x%d+", "square_rows_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
@@ -226,8 +235,10 @@ local function sized_functions(piece, kernels, context)
     for name, kind, rows, columns in kernels:gmatch("%f[%w_](([%l_]+)_(%d+)x(%d+))%(") do
         if not known[name] and ordered.find(piece.sized, kind) then
             known[name] = true
-            list[#list + 1] = context.template(("c/%s.c"):format(piece.file))(kind .. "_function",
-                { name = text.ident(name), rows = math.tointeger(rows), columns = math.tointeger(columns) }).text
+            rows, columns = math.tointeger(rows), math.tointeger(columns)
+            local arguments = { name = text.ident(name), rows = rows, columns = columns }
+            if piece.more then arguments = ordered.copy(arguments, piece.more(rows, columns)) end
+            list[#list + 1] = context.template(("c/%s.c"):format(piece.file))(kind .. "_function", arguments).text
                 :gsub("\n+$", "\n")
         end
     end

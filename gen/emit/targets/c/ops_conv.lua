@@ -123,16 +123,16 @@ local function weight_gradient(kernel, node, op, dtype)
     return list
 end
 
--- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, with
--- what each needs; `own`: what that on vectors needs besides; blocks, lines: what that in blocks or over lines needs.
-local function set_blocks(entry, name, own, blocks, lines)
+-- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, or
+-- conv_squares.NAME_squares by squares, and what each needs; `own`, blocks, lines, squares: what each needs besides.
+local function set_blocks(entry, name, own, blocks, lines, squares)
     entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines",
         "conv_squares." .. name .. "_squares" }
     entry.block = function(kernel)
         return entry.blocks[kernel.squares and 4 or kernel.lines and 3 or kernel.matrix and 2 or 1]
     end
     entry.helper = function(_, kernel)
-        if kernel.squares then return "planes planes_blocks planes_copy:half planes_squares" end
+        if kernel.squares then return "planes planes_blocks planes_copy:half planes_squares " .. squares end
         if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
             .. (kernel.lines and lines or blocks)
@@ -156,10 +156,10 @@ return function(list)
     list.conv2d_turned.block = function(kernel) return list.conv2d_turned.blocks[kernel.panel and 2 or 1] end
     list.conv2d_dw, list.conv2d_dw_whole = { arguments = weight_gradient }, { arguments = weight_gradient }
     local product = " planes_lines:half lines_pairs:half lines_weights:half lines_results:half"
-    set_blocks(list.conv2d, "conv2d", "planes_products", " planes_panel:half", product)
-    set_blocks(list.conv2d_dx, "conv2d", "planes_products", " planes_panel:half", product)
+    set_blocks(list.conv2d, "conv2d", "planes_products", " planes_panel:half", product, "square_products")
+    set_blocks(list.conv2d_dx, "conv2d", "planes_products", " planes_panel:half", product, "square_products")
     set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_rows:half",
-        " planes_lines:half lines_rows:half")
+        " planes_lines:half lines_rows:half", "square_gradients")
     list.conv2d_dw_whole.blocks, list.conv2d_dw_whole.block = { "conv2d_dw_matrix" }, list.conv2d_dw.block
     list.conv2d_dw_whole.helper = list.conv2d_dw.helper
 end

@@ -15,7 +15,8 @@ local SQUARES, PLACES = 128, 64     -- of a block of a product, and of the gradi
 local OVERHEAD = 16         -- squares whose products take the time of a block's weights
 local WIDE = 64             -- outputs of a tile
 local DEPTH = 32            -- channels whose factors are kept at once
-local TALL, COPIED = 64, 16 -- channels of a tile of the gradient, and of those, channels that are copied at once
+local TALL = 64             -- channels of a tile of the gradient
+local COPIED = 4            -- channels that are copied at once
 local LEAST = 16            -- channels and outputs of a group, at least
 local LINE = 16             -- elements of a line of the cache
 local ROWS = 6              -- of sums
@@ -80,53 +81,67 @@ local function fits(shape, g)
     return best ~= nil and best.blocks * best.used * 16 * GAIN <= direct
 end
 
--- The sizes that products and gradients have in common; kind: of the function of sums, with its arguments.
+-- Columns of sums in registers for n elements, a multiple of LANES: as many vectors as fit without a rest, if these are
+-- not too few to hide the time of a multiply-add.
+local function columns_of(profile, n, size)
+    local lanes, most = profile.vector // size, profile.registers >= 32 and 4 or 2
+    for vectors = most, math.min(most, 2), -1 do
+        if n % (vectors * lanes) == 0 then return vectors * lanes end
+    end
+    return n < most * lanes and n or most * lanes
+end
+
+-- The sizes that products and gradients have in common. n: elements that columns have; rows: how many rows of sums a
+-- tile has, `most` in C; call: of the function of sums.
 --   images, inner, down, beside    of a block: images, how many of them lanes have, squares below and beside each other
 --   lanes, used                    lanes of an image and of a block
 --   rows, columns                  of sums in registers
---   wide, depth                    outputs of a tile, channels that are copied at once
+--   wide, copied                   outputs of a tile, channels that are copied at once
 --   space                          elements of the copy of a channel
 --   blocks, cut                    number of blocks, and how places are cut into them
 --   strips                         the call that computes sums
-local function sizes(profile, block, out, most, size, rows, call)
-    local columns = (profile.registers >= 32 and 4 or 2) * (profile.vector // size)
+--   part                           the function that parts the rows of squares beside each other
+local function sizes(profile, block, n, size, rows, most, call)
+    local columns, half = columns_of(profile, n, size), profile.vector // size // 2
+    while block.beside % half > 0 do half = half // 2 end
     local space = block.images * (2 * block.down + 2) * (2 * block.beside + 2) + LINE
     local rest = rows % ROWS
     local strips = call:format(ROWS, columns)
     if rest > 0 then strips = ("if (i + ROWS > %s) %s\nelse %s"):format(most, call:format(rest, columns), strips) end
     return { images = block.images, inner = block.inner, down = block.down, beside = block.beside, lanes = block.lanes,
-        used = block.used, rows = ROWS, columns = columns, wide = even(ceil(out, LINE), WIDE // LINE) * LINE,
-        space = (ceil(space, LINE) | 1) * LINE, blocks = block.blocks, strips = text.block(strips),
+        used = block.used, copied = COPIED, part = text.ident(("square_part_2x%d"):format(half)), rows = ROWS,
+        columns = columns, space = (ceil(space, LINE) | 1) * LINE, blocks = block.blocks, strips = text.block(strips),
         cut = text.block((".images = %d, .rows = %d, .columns = %d, .inner = %s"):format(block.images, 2 * block.down,
             2 * block.beside, block.inner > 1 and "true" or "false")) }
 end
 
-local function outputs(out) return even(ceil(out, LINE), WIDE // LINE) * LINE end
+-- Outputs of a tile.
+local function wide_of(out) return even(ceil(out, LINE), WIDE // LINE) * LINE end
 
 --- The sizes of a product over planes by squares, nil where it is not computed so.
+---   squares, depth    of a block, with those that fill up columns; channels whose factors are kept at once
+---   to, lane          where factors of a channel lie, and there those of a lane
 function squares_conv.product(profile, shape, g, size)
     if not fits(shape, g) then return nil end
-    local list = sizes(profile, best_block(g.B, g.parts[1], SQUARES), shape.out, "WIDE", size, outputs(shape.out),
+    local block, wide = best_block(g.B, g.parts[1], SQUARES), wide_of(shape.out)
+    local list = sizes(profile, block, block.used, size, wide, "WIDE",
         "square_sums_%dx%d(c, SQUARES, weights + factor * WEIGHTS + i, WIDE, b, depth, k > 0);")
-    list.squares, list.depth = whole(list.used, list.columns), even(shape.channels, DEPTH)
-    list.to, list.channels = text.block "c * COLUMNS", text.ident "depth"
-    list.lane = text.block "lane / COLUMNS * DEPTH * COLUMNS + lane % COLUMNS"
+    list.wide, list.squares, list.depth = wide, whole(block.used, list.columns), even(shape.channels, DEPTH)
+    list.to, list.lane = text.block "(d + c) * COLUMNS", text.block "lane / COLUMNS * DEPTH * COLUMNS + lane % COLUMNS"
     return list
 end
 
 --- The sizes of the gradient of a weight.
----   tall     channels of a tile
----   runs     whether the results of an image of a block follow each other
----   ragged   whether some blocks have squares outside the results
+---   tall, ragged    channels of a tile; whether some blocks have squares outside the results
+---   runs            whether the results of an image of a block follow each other
 function squares_conv.gradient(profile, shape, g, size)
     if not fits(shape, g) then return nil end
-    local part, tall = g.parts[1], even(shape.channels, TALL)
-    local list = sizes(profile, best_block(g.B, part, PLACES), shape.out, "TALL", size, tall,
+    local part, tall, wide = g.parts[1], even(shape.channels, TALL), wide_of(shape.out)
+    local list = sizes(profile, best_block(g.B, part, PLACES), wide, size, tall, "TALL",
         "square_rows_%dx%d(c, WIDE, a, SQUARES, b, SQUARES, number > first);")
-    list.wide = whole(list.wide, list.columns)
-    list.tall, list.depth, list.runs = tall, even(tall, COPIED), 2 * list.beside == part.w.places
+    list.wide, list.tall, list.runs = whole(wide, list.columns), tall, 2 * list.beside == part.w.places
     list.ragged = part.h.places % (2 * list.down) + part.w.places % (2 * list.beside) + g.B % list.images > 0
-    list.to, list.lane, list.channels = text.block "(k + c) * SQUARES", text.ident "lane", text.ident "depth"
+    list.to, list.lane = text.block "(d + c) * SQUARES", text.ident "lane"
     return list
 end
 
