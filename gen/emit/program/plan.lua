@@ -194,8 +194,7 @@ function plan.facts(g, config, kernel_list)
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             kernel = kernel.fn.kernel and kernel.fn.kernel.name,
             kind = kind.of(kernel), role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
-            predicted_us = predicted(config, device, kernel.flops, kernel.bytes,
-                kernel.squares and "squares" or kernel.matrix),
+            predicted_us = predicted(config, device, kernel.flops, kernel.bytes, kernel.squares or kernel.matrix),
             shared_bytes = kernel.launch and kernel.launch.shared, why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do

@@ -43,7 +43,7 @@ end
 
 local function add_vectors(list, node, kernel, g, dtype)
     local squares = dtype ~= "f64" and squares_conv.product(kernel.profile, list.shape, g, 4)
-    kernel.squares = squares and true or false
+    kernel.squares = squares and "squares"
     if squares then return add_squares(list, node, kernel, g, squares) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
     tile.turned = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) ~= nil
@@ -116,7 +116,7 @@ local function weight_gradient(kernel, node, op, dtype)
         return list
     end
     list.tile = dtype ~= "f64" and squares_conv.gradient(kernel.profile, shape, g, 4) or nil
-    kernel.squares = list.tile ~= nil
+    kernel.squares = list.tile and "squares"
     if kernel.squares then return list end
     list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
     list.tile.strips = sums_call(shape.out, list.tile)
