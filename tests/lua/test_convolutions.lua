@@ -49,9 +49,13 @@ local SHAPES = {
     { 11, 70, 8, 8, 65, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },
 }
 
--- The shapes of a program: all with make test-all, else the part `turn`, { n, of }: every of-th from the n-th on. Programs
--- of one kind have different parts.
+-- The first of those that are computed by squares on vectors.
+local FIRST_SQUARES = #SHAPES - 5
+
+-- The shapes of a program: those by squares without `turn`; all with make test-all, else the part `turn`, { n, of }:
+-- every of-th from the n-th on. Programs of one kind have different parts.
 local function shapes_of(t, turn)
+    if not turn then return table.move(SHAPES, FIRST_SQUARES, #SHAPES, 1, {}) end
     if t.all then return SHAPES end
     local list = {}
     for i = turn[1], #SHAPES, turn[2] do list[#list + 1] = SHAPES[i] end
@@ -212,5 +216,18 @@ for n, name in ipairs { "generic", "x86-64-v3", "x86-64-v4" } do
         end }
     end
 end
+
+tests[#tests + 1] = { "by squares profiles with multiply-adds compute the same bits", function(t)
+    local marches = t.load("tests/lua/marches.lua")(t)
+    local known
+    for _, name in ipairs { "x86-64-v3", "x86-64-v4" } do
+        marches.needs_compiler(name)
+        local program = build(t, name, "f32", nil, nil, not marches.runs(name) and "-Og " .. marches.options(name) or nil)
+        local found = t.run({ program, "bits" }).out
+        t.equal(select(2, found:gsub("\n", "\n")), #SHAPES - FIRST_SQUARES + 1)
+        known = known or found
+        t.equal(found, known)
+    end
+end }
 
 return tests

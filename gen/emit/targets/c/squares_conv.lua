@@ -1,6 +1,6 @@
 -- squares_conv: the sizes of convolutions by squares of 2 x 2 results (templates/c/conv_squares.c), and which ones are
 -- computed so: those of 3 x 3 taps without a stride whose squares, with the lanes that stay empty, take fewer
--- multiply-adds. The shape alone decides that, so that all profiles compute the same bits.
+-- multiply-adds. The shape alone decides that, so that profiles compute the same bits.
 --
 --   A block has some squares of some images. Lanes have squares of one image, in rows, or, where `inner` is above 1, so
 --   many images of the same square.
