@@ -92,8 +92,8 @@ local function calls_of(g)
 end
 
 -- Microseconds of one call on one core or on the device: the slower of arithmetic and memory. matrix: whether it is a
--- product on the matrix registers, or the name of a rate of its own; "squares": a convolution with 16 multiplications in
--- place of 36.
+-- product on the matrix registers, or the name of a rate of its own; "squares": a convolution with 16 multiplications
+-- in place of 36.
 local function predicted(config, device, flops, bytes, matrix)
     local rates = device or profile.get(config.profile)
     local rate = matrix == "squares" and rates.flops * 36 / 16 or rates[matrix] or matrix and rates.matrix_flops
