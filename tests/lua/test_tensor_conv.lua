@@ -280,7 +280,8 @@ precision "%s"
 target    "%s"
 ]]
 
--- Statistics keep what each rounding has moved, so the C target in f32 says what is right.
+-- Statistics keep what each rounding has moved, so the C target in f32 says what is right. A bias in front of batchnorm
+-- has a gradient of 0 but for roundings.
 add("batchnorm takes the statistics of tiles, joined or not, and of parts", function(t)
     local programs, environment = open(t)
     programs.write_sines("planes.csv", 12, COLUMNS)
@@ -290,7 +291,7 @@ add("batchnorm takes the statistics of tiles, joined or not, and of parts", func
         return programs.dump(p, { "--cycles", 1, env = env }), p
     end
     local exact = dump("exact", "f32", "c") .. "/gradients.safetensors"
-    local expected = programs.distance(dump("c", "f16", "c") .. "/gradients.safetensors", exact)
+    local expected = programs.distance(dump("c", "f16", "c") .. "/gradients.safetensors", exact, "d.bias")
     local dev, source = t.temp(), "gen/passes/channels.lua"
     t.shell(("cp -r gen templates runtime %s"):format(dev))
     local text, count = host.read(source):gsub("MOST_PARTS, JOINED_PARTS = 512, 64", "MOST_PARTS, JOINED_PARTS = 4, 3")
@@ -299,7 +300,7 @@ add("batchnorm takes the statistics of tiles, joined or not, and of parts", func
     for name, how in pairs { direct = {}, joined = { options = { "--dev", dev } } } do
         local settings = name == "joined" and checked(1) or devices.light(t, 1)
         local folder, p = dump(name, "f16", "cuda", how, environment(settings))
-        local found, where = programs.distance(folder .. "/gradients.safetensors", exact)
+        local found, where = programs.distance(folder .. "/gradients.safetensors", exact, "d.bias")
         assert(found <= 1.25 * expected, ("%s: %s differs by %.3g, the C target's by %.3g"):format(name, where, found,
             expected))
         t.equal(kernels_of(p):find("joined to fewer parts", 1, true) ~= nil, name == "joined")
