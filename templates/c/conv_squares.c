@@ -4,15 +4,15 @@
 
 //@ conv2d_squares(fn, params, source, shape, step, part, tile, x, type, bias, store)
 //% local s = shape
-/* $fn: $(s.does), by squares of 2 x 2 results
- * ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
+/* $fn: $(s.does)
+ * by squares of 2 x 2 results: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(s.columns), RESULTS = $(s.rows) * ACROSS };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
-    enum { PART = (DOWN + 1) * BESIDE, LANES = $(tile.lanes), SQUARES = $(tile.squares), WIDE = $(tile.wide) };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), OUTS = (OUT + WIDE - 1) / WIDE };
+    enum { LANES = $(tile.lanes), SQUARES = $(tile.squares), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
+    enum { WIDE = $(tile.wide), OUTS = (OUT + WIDE - 1) / WIDE };
     enum { DEPTH = $(tile.depth), COPIED = $(tile.copied), SPACE = $(tile.space) };
     enum { FACTORS = SQUARES * DEPTH + 16, WEIGHTS = WIDE * DEPTH + 16, SUMS = WIDE * SQUARES + 16 };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
@@ -23,6 +23,7 @@ static void $fn($params) {
     _Alignas(64) real copy[COPIED * SPACE], factors[16 * FACTORS], weights[16 * WEIGHTS], sums[16 * SUMS];
     _Alignas(64) real $(tile.turned)results[IMAGES * 4 * DOWN * BESIDE + 16];
 //% if tile.inner == 1 then
+    enum { PART = (DOWN + 1) * BESIDE };
     _Alignas(64) real apart[IMAGES * 8 * PART + 16] = {0}, parts[4][SQUARES];
 //% else
     _Alignas(64) real parts[4 * DOWN * BESIDE * INNER];
@@ -34,20 +35,20 @@ static void $fn($params) {
         const int i0 = (int)(t.index % OUTS) * WIDE, i1 = i0 + WIDE < OUT ? i0 + WIDE : OUT;
         const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
         const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
-        const $type *a = weight + (size_t)g * OUT * IN * 9;
+        const $type *own = weight + (size_t)g * OUT * IN * 9; /* of the group */
         for (int k = 0; k < IN; k += DEPTH) {
             const int depth = k + DEPTH < IN ? DEPTH : IN - k;
             for (int d = 0; d < depth; d += COPIED) {
                 const int channels = d + COPIED < depth ? COPIED : depth - d;
                 conv_copy(copy, SPACE, image + (size_t)(k + d) * PLANE, &block, &planes, channels, k + d == 0);
-                $(squares_factors { tile = tile, to = tile.to, lane = tile.lane })
+                $(squares_factors { tile = tile, place = tile.place })
             }
             $(squares_weights { step = step, tile = tile })
             for (int factor = 0; factor < 16; factor++)
                 for (int p = 0; p < SQUARES; p += COLUMNS)
                     for (int i = 0; i < i1 - i0; i += ROWS) {
                         real *c = sums + factor * SUMS + i * SQUARES + p;
-                        const real *b = factors + factor * FACTORS + p * DEPTH;
+                        const real *a = weights + factor * WEIGHTS + i, *b = factors + factor * FACTORS + p * DEPTH;
                         $(tile.strips)
                     }
         }
@@ -77,9 +78,8 @@ static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
-    enum { PART = (DOWN + 1) * BESIDE, LANES = $(tile.lanes), SQUARES = $(tile.used), COPIED = $(tile.copied) };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), WIDE = $(tile.wide) };
-    enum { SPACE = $(tile.space) };
+    enum { LANES = $(tile.lanes), SQUARES = $(tile.used), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
+    enum { TALL = $(tile.tall), WIDE = $(tile.wide), COPIED = $(tile.copied), SPACE = $(tile.space) };
     enum { FACTORS = TALL * SQUARES + 16, RESULTS = WIDE * SQUARES + 16, SUMS = TALL * WIDE + 16 };
     enum { TILES_DOWN = (IN + TALL - 1) / TALL, TILES_ACROSS = (OUT + WIDE - 1) / WIDE };
     enum { PARTIALS = $partials, BLOCKS = $(tile.blocks), RUN = (BLOCKS + PARTIALS - 1) / PARTIALS };
@@ -91,6 +91,7 @@ static void $fn($params) {
     _Alignas(64) real copy[COPIED * SPACE], factors[16 * FACTORS], results[16 * RESULTS], sums[16 * SUMS];
     _Alignas(64) real turned[IMAGES * 4 * DOWN * BESIDE * VEC_LANES];
 //% if tile.inner == 1 then
+    enum { PART = (DOWN + 1) * BESIDE };
     _Alignas(64) real apart[IMAGES * 8 * PART + 16] = {0};
 //% end
     memset(copy, 0, sizeof copy);
@@ -108,7 +109,7 @@ static void $fn($params) {
             for (int d = 0; d < tall; d += COPIED) {
                 const int channels = d + COPIED < tall ? COPIED : tall - d;
                 conv_copy(copy, SPACE, image + (size_t)d * PLANE, &block, &planes, channels, d == 0);
-                $(squares_factors { tile = tile, to = tile.to, lane = tile.lane })
+                $(squares_factors { tile = tile, place = tile.place })
             }
             for (int j = 0; j < wide; j += VEC_LANES) {
                 $(squares_gradients { tile = tile, type = type })
@@ -151,25 +152,28 @@ for (int s = 0; s < SQUARES; s++) {
 //% else
     const int image = s % INNER, square = s / INNER;
 //% end
-    const real *from = turned + ((image * 2 * DOWN + square / BESIDE * 2) * BESIDE + square % BESIDE) * 2 * VEC_LANES;
-    square_spread(results + j / COLUMNS * COLUMNS * SQUARES + s * COLUMNS + j % COLUMNS, RESULTS, from,
-                  2 * BESIDE * VEC_LANES);
+    const int place = (image * 2 * DOWN + square / BESIDE * 2) * BESIDE + square % BESIDE;
+    real *to = results + (j / COLUMNS * SQUARES + s) * COLUMNS + j % COLUMNS;
+    square_spread(to, RESULTS, turned + place * 2 * VEC_LANES, 2 * BESIDE * VEC_LANES);
 }
 
-//@ squares_factors(tile, to, lane)
+//@ squares_factors(tile, place)
 for (int c = 0; c < channels; c++) {
     const real *read = copy + c * SPACE;
-    real *to = factors + $to;
 //% if tile.inner == 1 then
-    for (int n = 0; n < IMAGES; n++)
-        $(tile.part)(apart + n * 8 * PART, read + n * block.next_image, block.next_row, DOWN, BESIDE);
-    for (int lane = 0; lane < IMAGES * LANES; lane += VEC_LANES)
-        square_factors(to + $lane, FACTORS, apart + lane / LANES * 8 * PART + lane % LANES, BESIDE, 4 * PART, PART);
+    for (int n = 0; n < IMAGES; n++, read += block.next_image)
+        $(tile.part)(apart + n * 8 * PART, read, block.next_row, DOWN, BESIDE);
+    for (int lane = 0; lane < IMAGES * LANES; lane += VEC_LANES) {
+        real *to = factors + $place;
+        const real *from = apart + lane / LANES * 8 * PART + lane % LANES;
+        square_factors(to, FACTORS, from, BESIDE, 4 * PART, PART);
+    }
 //% else
     for (int lane = 0; lane < LANES; lane += VEC_LANES) {
         const int square = lane / INNER, row = square / BESIDE * 2, column = square % BESIDE * 2;
-        square_factors(to + $lane, FACTORS, read + row * block.next_row + column * INNER + lane % INNER,
-                       2 * block.next_row, block.next_row, INNER);
+        real *to = factors + $place;
+        const real *from = read + row * block.next_row + column * INNER + lane % INNER;
+        square_factors(to, FACTORS, from, 2 * block.next_row, block.next_row, INNER);
     }
 //% end
 }
@@ -179,10 +183,10 @@ for (int c = 0; c < channels; c++) {
 for (int i = i0; i < i1; i += VEC_LANES) {
 //% if tile.panel then
     enum { PANEL = $(tile.panel) };
-    const real *taps = a + ((size_t)(i / PANEL * PANEL) * IN + (size_t)k * PANEL) * 9 + i % PANEL;
+    const real *taps = own + ((size_t)(i / PANEL * PANEL) * IN + (size_t)k * PANEL) * 9 + i % PANEL;
 //% else
     enum { PANEL = VEC_LANES };
-    conv_turn(taps, PANEL, a + ((size_t)i * IN + k) * 9, IN * 9, OUT - i, depth * 9);
+    conv_turn(taps, PANEL, own + ((size_t)i * IN + k) * 9, IN * 9, OUT - i, depth * 9);
 //% end
     for (int c = 0; c < depth; c++)
 //% if back then
@@ -200,14 +204,16 @@ for (int s = 0; s < $(tile.used); s += VEC_LANES) {
     for (int v = 0; v < 4; v++) vec_store(parts[v] + s, of[v / 2][v % 2], VEC_LANES);
 }
 for (int r = 0; r < IMAGES * 2 * DOWN; r++) {
-    const real *even = parts[r % 2 * 2] + r / (2 * DOWN) * LANES + r % (2 * DOWN) / 2 * BESIDE, *odd = even + SQUARES;
+    const int first = r / (2 * DOWN) * LANES + r % (2 * DOWN) / 2 * BESIDE;
+    const real *even = parts[r % 2 * 2] + first, *odd = even + SQUARES;
     real *row = results + r * 2 * BESIDE;
     INDEPENDENT for (int c = 0; c < BESIDE; c++) row[2 * c] = even[c], row[2 * c + 1] = odd[c];
 }
 //% else
     const int square = s / INNER, place = square / BESIDE * 4 * BESIDE + square % BESIDE * 2;
+    real *to = parts + place * INNER + s % INNER;
     for (int v = 0; v < 4; v++)
-        vec_store(parts + (place + v / 2 * 2 * BESIDE + v % 2) * INNER + s % INNER, of[v / 2][v % 2], VEC_LANES);
+        vec_store(to + (v / 2 * 2 * BESIDE + v % 2) * INNER, of[v / 2][v % 2], VEC_LANES);
 }
 turn_rows(results, 4 * DOWN * BESIDE, parts, INNER, 4 * DOWN * BESIDE, INNER);
 //% end

@@ -385,7 +385,6 @@ return function(t)
     function programs.difference(a, b) return worst_of(a, b, largest_gap) end
 
     --- As difference, of |a - b| / |b| in the 2-norm: for values of 16 bits, where parts that cancel leave their rounding.
-    --- `without`: the name of a tensor that is left out, as it is 0 but for roundings.
     function programs.distance(a, b, without) return worst_of(a, b, norm_of_gap, without) end
 
     --- All tensors of two dumps must agree within `bound`, as difference() measures it, or measure().

@@ -120,14 +120,14 @@ local function wide_of(out) return even(ceil(out, LINE), WIDE // LINE) * LINE en
 
 --- The sizes of a product over planes by squares, nil where it is not computed so.
 ---   squares, depth    of a block, with those that fill up columns; channels whose factors are kept at once
----   to, lane          where factors of a channel lie, and there those of a lane
+---   place             where a factor of channel d + c and of a lane lies
 function squares_conv.product(profile, shape, g, size)
     if not fits(shape, g) then return nil end
     local block, wide = best_block(g.B, g.parts[1], SQUARES), wide_of(shape.out)
     local list = sizes(profile, block, block.used, size, wide, "WIDE",
-        "square_sums_%dx%d(c, SQUARES, weights + factor * WEIGHTS + i, WIDE, b, depth, k > 0);")
+        "square_sums_%dx%d(c, SQUARES, a, WIDE, b, depth, k > 0);")
     list.wide, list.squares, list.depth = wide, whole(block.used, list.columns), even(shape.channels, DEPTH)
-    list.to, list.lane = text.block "(d + c) * COLUMNS", text.block "lane / COLUMNS * DEPTH * COLUMNS + lane % COLUMNS"
+    list.place = text.block "(lane / COLUMNS * DEPTH + d + c) * COLUMNS + lane % COLUMNS"
     return list
 end
 
@@ -141,7 +141,7 @@ function squares_conv.gradient(profile, shape, g, size)
         "square_rows_%dx%d(c, WIDE, a, SQUARES, b, SQUARES, number > first);")
     list.wide, list.tall, list.runs = whole(wide, list.columns), tall, 2 * list.beside == part.w.places
     list.ragged = part.h.places % (2 * list.down) + part.w.places % (2 * list.beside) + g.B % list.images > 0
-    list.to, list.lane = text.block "(d + c) * SQUARES", text.ident "lane"
+    list.place = text.block "(d + c) * SQUARES + lane"
     return list
 end
 
