@@ -18,14 +18,24 @@ typedef struct strip {
     size_t c_row;
 } strip;
 
+/* Rows of the next panel that a strip asks for, one with each `pace` terms. */
+typedef struct ahead {
+    const real *row;
+    size_t stride;
+    int pace;
+} ahead;
+
 enum { STRIP_ROWS = $rows, STRIP_VECTORS = $vectors };
 
-/* Rows, columns and whether there is a copy are literals where it is called: the loops over them unroll. Whole rows of
- * b go into the copy too, one behind the other. */
-static inline __attribute__((always_inline)) void strip_multiply(const strip *s, const int rows,
-                                                                 const int columns, real *copy) {
+/* Rows, columns and which other pointers are NULL are literals where it is called: the loops over them unroll. Whole
+ * rows of b go into the panel too, one behind the other. Neighbours in columns of a go into the part, likewise, and
+ * those of AHEAD terms later are asked for. */
+static inline __attribute__((always_inline)) void strip_sums(const strip *s, const int rows, const int columns,
+                                                             real *panel, real *part, const ahead *asked) {
+    enum { AHEAD = 16 };
     const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
-    const real *a = s->a, *b = s->b;
+    const real *a = s->a, *b = s->b, *next = asked ? asked->row : NULL;
+    int wait = 1;
     vec sum[STRIP_ROWS][STRIP_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) {
         UNROLL for (int v = 0; v < wide; v++) {
@@ -34,9 +44,17 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
         }
     }
     for (int k = 0; k < s->depth; k++, a += s->a_column, b += s->b_row) {
-        if (copy) {
+        if (panel) {
             UNROLL for (int v = 0; v < wide; v++)
-                vec_store(copy + k * columns + v * VEC_LANES, vec_load(b + v * VEC_LANES, VEC_LANES), VEC_LANES);
+                vec_store(panel + k * columns + v * VEC_LANES, vec_load(b + v * VEC_LANES, VEC_LANES), VEC_LANES);
+        }
+        if (part) {
+            memcpy(part + k * rows, a, (size_t)rows * sizeof *a);
+            __builtin_prefetch(a + AHEAD * s->a_column);
+        }
+        if (asked && --wait == 0) {
+            UNROLL for (int v = 0; v < wide; v++) __builtin_prefetch(next + v * VEC_LANES, 0, 2);
+            next += asked->stride, wait = asked->pace;
         }
         UNROLL for (int r = 0; r < rows; r++) {
             const vec x = vec_all(a[r * s->a_row]);
@@ -50,25 +68,65 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
     }
 }
 
+/* Rows and columns are literals where it is called. */
+static inline __attribute__((always_inline)) void strip_multiply(const strip *s, const int rows, const int columns) {
+    strip_sums(s, rows, columns, NULL, NULL, NULL);
+}
+
 //@ strip_function(name, rows, columns)
-static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns, NULL); }
+static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns); }
+
+//@ first_function(name, rows, columns)
+/* The first strip of a panel reads b where it lies and packs it for the others. */
+static __attribute__((noinline)) void $name(const strip *s, real *panel) {
+    strip_sums(s, $rows, $columns, panel, NULL, NULL);
+}
+
+//@ asking_function(name, rows, columns)
+/* A strip that asks for rows of the next panel, of a panel in rows of $columns. */
+static __attribute__((noinline)) void $name(const strip *s, const ahead *asked) {
+    strip asking = *s;
+    asking.b_row = $columns;
+    strip_sums(&asking, $rows, $columns, NULL, NULL, &(ahead){asked->row, asked->stride, asked->pace});
+}
+
+//@ asking_first_function(name, rows, columns)
+/* The first strip of a panel reads b where it lies and packs it for the others, and asks for rows of the next panel. */
+static __attribute__((noinline)) void $name(const strip *s, real *panel, const ahead *asked) {
+    strip_sums(s, $rows, $columns, panel, NULL, &(ahead){asked->row, asked->stride, asked->pace});
+}
 
 //@ packed_function(name, rows, columns)
 /* Operands of a whole strip as they are packed: a by terms, $rows rows beside each other, b in rows of $columns. */
 static __attribute__((noinline)) void $name(const strip *s) {
-    const strip packed = {s->depth, s->a, 1, $rows, s->b, $columns, s->start, s->start_row, s->c, s->c_row};
-    strip_multiply(&packed, $rows, $columns, NULL);
+    strip packed = *s;
+    packed.a_row = 1, packed.a_column = $rows, packed.b_row = $columns;
+    strip_sums(&packed, $rows, $columns, NULL, NULL, NULL);
 }
-
-//@ first_function(name, rows, columns)
-/* The first strip of a panel reads b where it lies and packs it for the others. */
-static __attribute__((noinline)) void $name(const strip *s, real *panel) { strip_multiply(s, $rows, $columns, panel); }
 
 //@ packed_first_function(name, rows, columns)
 /* The first strip of a panel, of a packed by terms: reads b where it lies and packs it for the others. */
 static __attribute__((noinline)) void $name(const strip *s, real *panel) {
-    const strip packed = {s->depth, s->a, 1, $rows, s->b, s->b_row, s->start, s->start_row, s->c, s->c_row};
-    strip_multiply(&packed, $rows, $columns, panel);
+    strip packed = *s;
+    packed.a_row = 1, packed.a_column = $rows;
+    strip_sums(&packed, $rows, $columns, panel, NULL, NULL);
+}
+
+//@ packing_function(name, rows, columns)
+/* A strip of a tile's first panel, in rows of $columns: reads a by columns where it lies and packs it for the other
+ * panels, by terms. */
+static __attribute__((noinline)) void $name(const strip *s, real *part) {
+    strip packing = *s;
+    packing.a_row = 1, packing.b_row = $columns;
+    strip_sums(&packing, $rows, $columns, NULL, part, NULL);
+}
+
+//@ packing_first_function(name, rows, columns)
+/* The first strip of a tile's first panel packs both operands. */
+static __attribute__((noinline)) void $name(const strip *s, real *panel, real *part) {
+    strip packing = *s;
+    packing.a_row = 1;
+    strip_sums(&packing, $rows, $columns, panel, part, NULL);
 }
 
 //@ fetch_lines()
@@ -164,47 +222,44 @@ static inline __attribute__((always_inline)) void part_columns(real *part, const
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
-//% if tile.each then
-    enum { ACROSS = (N + WIDE - 1) / WIDE, EACH = $(tile.each) }; /* tiles beside each other, and for each worker */
-    const int tall = tile_height(w, M, ROWS, TALL, ACROSS, EACH), down = (M + tall - 1) / tall;
-//% else
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
-//% end
+    const int wide = $(tile.broad), across = (N + wide - 1) / wide;
+    const int tall = $(tile.high), down = (M + tall - 1) / tall;
 //% if a.packed then
     enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART];
 //% else
     _Alignas(64) real panel[DEPTH * WIDTH];
 //% end
-//% if tile.each then
-    for (ga_tiles t = ga_tiles_begin(w, down * ACROSS); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * tall, rows = M - i0 < tall ? M - i0 : tall, i1 = i0 + rows;
-//% else
-    for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
-//% end
-        const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
+    for (ga_tiles t = ga_tiles_begin(w, down * across); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / across) * tall, rows = M - i0 < tall ? M - i0 : tall, i1 = i0 + rows;
+        const int j0 = (int)(t.index % across) * wide, j1 = j0 + wide < N ? j0 + wide : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
+//% if b.asks then
+            /* Each strip asks for an equal share of the next panel's rows. */
+            const int pace = rows < ROWS ? 1 : rows / ROWS, share = (depth + pace - 1) / pace;
+//% else
             /* Each strip asks for an equal share of the next panel's lines. */
             const int share = ($(b.lines) * ROWS + rows - 1) / rows;
-//% if a.packed then
+//% end
+//% if a.packed and not a.packs then
             part_columns(part, ROWS, rows, APART, depth, a + $(a.at), $(a.stride));
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
-                const real *columns = b + $(b.at), *next = columns + $(b.step);
-//% if tile.narrow then
-                if (j + COLUMNS > N) $(b.pack)(panel, WIDTH, N % COLUMNS, depth, columns, $(b.stride));
-//%     if not b.first then
-                else $(b.pack)(panel, WIDTH, COLUMNS, depth, columns, $(b.stride));
-//%     end
-//% elseif not b.first then
-                $(b.pack)(panel, WIDTH, COLUMNS, depth, columns, $(b.stride));
+                const real *columns = b + $(b.at);
+                const real *next = $(b.next);
+//% if b.calls then
+                $(b.calls)
 //% end
                 for (int i = i0, from = 0; i < i1; i += ROWS, from += share) {
+//% if b.asks then
+                    const bool asks = $(b.asks);
+                    const ahead asked = {asks ? $(b.ahead) : panel, asks ? $(b.stride) : 0, pace};
+//% else
                     if (j + COLUMNS < j1) fetch_lines(next, $(b.stride) * sizeof *b, $(b.rows), from, share);
+//% end
                     real *out = c + (size_t)i * N + j;
-                    if (k == 0 && i + ROWS < i1) ask_rows(out + (size_t)ROWS * N, N, ROWS, COLUMNS, sizeof *c);
+                    if ($(tile.again)i + ROWS < i1) ask_rows(out + (size_t)ROWS * N, N, ROWS, COLUMNS, sizeof *c);
                     const real *start = $start;
 //% if ahead then
                     if (k + DEPTH >= K) {
@@ -213,11 +268,12 @@ static void $fn($params) {
 //% end
 //% if b.first then
                     const bool first = $(b.first);
-                    const strip s = {depth, $(a.strip), $(a.strides), first ? columns : panel,
-                                     first ? $(b.stride) : WIDTH, start, $start_row, out, N};
-//% else
-                    const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, $start_row, out, N};
 //% end
+//% if a.packs then
+                    const bool packs = j == j0, lies = $(a.lies); /* rows of A; others are in the part */
+//% end
+                    const strip s = {depth, $(a.strip), $(a.strides),
+                                     $(b.strip), start, $start_row, out, N};
                     $(tile.strips)
 //% if behind then
                     if (k + DEPTH < K) continue;

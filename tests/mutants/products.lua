@@ -24,6 +24,8 @@ return {
     { "a panel's first strip of fewer rows reads its part as a whole one", "gen/emit/targets/c/matmul.lua",
         "i + ROWS > M) first_%dx%d(", "i + ROWS > M) packed_first_%dx%d(",
         "test_products: x86-64-v3 f32: every sum as written plainly" },
+    { "a lower strip reads its rows of A from a part that has none of them", "gen/emit/targets/c/matmul.lua",
+        '"packs || i + ROWS > M"', '"packs"', "test_products: x86-64-v3 f32: every sum as written plainly" },
     { "a block writes behind its tail", "gen/emit/targets/c/matrix.lua",
         'columns = whole and "32" or "at_most(columns - x, 32)"', 'columns = "32"',
         "test_products: sapphirerapids bf16: every sum in the order of the instruction" },

@@ -3,9 +3,9 @@
 --   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
 --   panels; strips ask for the next one meanwhile, and for the results of the strip below. Where B lies by rows, a
 --   panel's first strip packs it. A part (tall x depth of A) is packed where A lies by columns, or widened, and stays
---   in the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over a panel with its
---   sums in registers; then the statements behind the product follow, while it is in the L1 cache. A tile is `tall`
---   rows of strips by `wide` columns of panels.
+--   in the L2 cache: the strips of a tile's first panel pack their rows; other rows of A are read as they lie. A strip
+--   (rows x columns of C) runs over a panel with its sums in registers; then the statements behind the product follow,
+--   while it is in the L1 cache. A tile is `tall` rows of strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
 local machine = require "emit.program.profile"
 local c_text = require "emit.targets.c_text"
@@ -18,6 +18,7 @@ local TALL_MIN, TALL_MAX, TALL_PART, TALL_DEEP = 48, 192, 264, 512
 local DEPTH_MAX = 512
 local TURNED_ROWS = 128
 local LINE, SETS = 64, 4096     -- bytes of a line of memory; of addresses that have each set of the first cache once
+local DEPTH_PACKED = 256        -- terms of a panel beside packed parts of A, where panels may be deep
 
 -- Costs as shares of the time of a product, measured on a processor with vectors of 32 bytes: packing of parts of A by
 -- columns (PART / wide) or widening of its rows (WIDENED / wide); packing of panels of B (PANEL / tall, LATE times as
@@ -36,6 +37,12 @@ local PANELS_MAX = 48
 matmul.MOST = { depth = DEPTH_MAX, tall = TALL_PART }
 
 local function ceil(a, b) return (a + b - 1) // b end
+
+-- The columns of a tile of a product that one worker computes alone.
+local function alone(N, columns)
+    local panels = ceil(N, columns)
+    return ceil(panels, ceil(panels, PANELS_MAX)) * columns
+end
 
 --- The rows of a product from which on packing a panel by columns costs less than a transposed copy of the weight in
 --- each update; nil where no vectors turn blocks of elements.
@@ -65,8 +72,9 @@ local function strip_rows(M, most, vectors)
     return best
 end
 
---- The sizes of a product M x N with K terms in elements of `size` bytes. deep: whether panels may be deep ones.
-function matmul.sizes(M, N, K, size, profile, deep)
+--- The sizes of a product M x N with K terms in elements of `size` bytes. deep: whether panels may be deep ones; least:
+--- terms that a panel may have whatever the caches are.
+function matmul.sizes(M, N, K, size, profile, deep, least)
     local panel, tall_max = profile.panel, TALL_MAX
     if deep and profile.deep_panel then panel, tall_max = profile.deep_panel, TALL_DEEP end
     local lanes = profile.vector // size
@@ -76,7 +84,7 @@ function matmul.sizes(M, N, K, size, profile, deep)
     local rows = strip_rows(M, most_rows, vectors)
     local across = ceil(N, vectors * lanes)
     local tall = math.max(TALL_MIN, math.min(tall_max, ceil(M * across, TILES)))
-    local deepest = math.min(DEPTH_MAX, panel // (vectors * lanes * size))
+    local deepest = math.max(least, math.min(DEPTH_MAX, panel // (vectors * lanes * size)))
     return { rows = rows, columns = vectors * lanes,
         tall = ceil(math.min(tall, M), rows) * rows, depth = ceil(K, ceil(K, deepest)) }
 end
@@ -94,20 +102,27 @@ function matmul.index(i, i_stride, j, j_stride)
     return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
 end
 
---- The calls that compute a strip of an M x N result. The last strips, lower or narrower, have functions of their own.
+-- The functions of whole strips: of operands as they lie; of packed parts of A; of A as it lies, while they ask for the
+-- next panel. The first strip of a panel has another one of each kind.
+local FIRST = { strip = "first", packed = "packed_first", asking = "asking_first" }
+local MORE = { asking = ", &asked" }        -- arguments of all functions of a kind
+
+-- The calls that compute a strip of an M x N result. The last strips, lower or narrower, have functions of their own.
 -- lowest, narrowest: the C conditions for them; whole: the kind of the function of all others, "strip" or "packed";
--- first: before all of them, the call for the first strip of a panel, or nil.
-function matmul.strip_calls(M, N, s, lowest, narrowest, whole, first)
+-- first: before all of them, the calls for the first strip of a panel, or nil; packing: the call for a strip that packs
+-- its rows of A, or nil.
+local function strip_calls(M, N, s, lowest, narrowest, whole, first, packing)
     local low, narrow = M % s.rows, N > s.columns and N % s.columns or 0
     local columns = math.min(N, s.columns)
     local list = { first }
     local function call(condition, rows, width, kind)
-        list[#list + 1] = ("%s%s%s_%dx%d(&s);"):format(#list > 0 and "else " or "", condition, kind or "strip", rows,
-            width)
+        list[#list + 1] = ("%s%s%s_%dx%d(&s%s);"):format(#list > 0 and "else " or "", condition, kind or "strip", rows,
+            width, MORE[kind] or "")
     end
     if low > 0 and narrow > 0 then call(("if (%s && %s) "):format(lowest, narrowest), low, narrow) end
     if low > 0 then call(("if (%s) "):format(lowest), low, columns) end
     if narrow > 0 then call(("if (%s) "):format(narrowest), s.rows, narrow) end
+    if packing then list[#list + 1] = (#list > 0 and "else " or "") .. packing end
     call("", s.rows, columns, whole)
     return text.block(table.concat(list, "\n"))
 end
@@ -158,7 +173,8 @@ end
 -- its part of A and has sums of its own.
 local function tile_sizes(g, size, profile, packed, half)
     local deep = not packed and not half
-    local s = matmul.sizes(g.M, g.N, g.K, size, profile, deep)
+    local least = packed and not half and profile.deep_panel and size == 4 and DEPTH_PACKED or 0
+    local s = matmul.sizes(g.M, g.N, g.K, size, profile, deep, least)
     s.packed = packed
     if packed and not half then
         packed_tile(s, g, profile)
@@ -178,68 +194,139 @@ local function tile_sizes(g, size, profile, packed, half)
     return s
 end
 
--- The terms that a strip of a part has room for: not as far apart as the sets of a cache repeat, but two lines farther
--- at least, so that a term of all strips stays in the cache while the part is packed.
+-- The terms that a strip of a part has room for: not as far apart as a quarter of the sets of a cache repeats, but two
+-- lines farther at least, so that a term of all strips stays in the cache while the part is packed.
 local function apart(s, size)
-    local terms = s.depth
-    while math.abs((terms * s.rows * size + SETS // 2) % SETS - SETS // 2) < 2 * LINE do terms = terms + 1 end
+    local terms, quarter = s.depth, SETS // 4
+    while math.abs((terms * s.rows * size + quarter // 2) % quarter - quarter // 2) < 2 * LINE do terms = terms + 1 end
     return terms
 end
 
--- The call for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns.
-local function first_call(g, s, kind)
+-- Whether the strips of a tile's first panel pack A. They read pieces of lines, one from each row of A. Where rows lie
+-- this far apart, they wait for memory; where all lie in one set of the first cache, strips of vectors of 32 bytes do.
+local FAR = 16384
+
+local function strips_pack(g, kernel, kind, size)
+    local vector, bytes = kernel.profile.vector, g.a_col * size
+    if kind ~= "packed" or kernel.half or bytes >= FAR then return false end
+    return vector > 32 or vector == 32 and bytes % SETS ~= 0
+end
+
+-- The kind of a product's whole strips.
+local function kind_of(g, s, kernel)
+    if g.N < s.columns then return "strip" end
+    if s.packed then return "packed" end
+    local asks = not kernel.half and kernel.profile.deep_panel and g.b_col == 1
+    return asks and "asking" or "strip"
+end
+
+-- The strip's rows of a part.
+local PLACE = "part + (i - i0) * APART"
+
+-- The calls for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns.
+local function first_calls(g, s, kind, packs)
     if g.b_col ~= 1 or g.N < s.columns then return nil end
     local low = g.M % (s.each and s.rows or s.tall)     -- rows of the lowest tile: may be fewer than a strip's
-    local whole = ("%s_%dx%d(&s, panel);"):format(kind == "packed" and "packed_first" or "first", s.rows, s.columns)
-    if low == 0 or low >= s.rows then return "if (first) " .. whole end
-    return ("if (first && i + ROWS > M) first_%dx%d(&s, panel);\nelse if (first) %s"):format(low, s.columns, whole)
+    local calls = ("if (first) %s_%dx%d(&s, panel%s);"):format(FIRST[kind], s.rows, s.columns, MORE[kind] or "")
+    if packs then
+        calls = ("if (first && packs) packing_first_%dx%d(&s, panel, %s);\nelse %s"):format(s.rows, s.columns, PLACE,
+            calls)
+    end
+    if low == 0 or low >= s.rows then return calls end
+    return ("if (first && i + ROWS > M) first_%dx%d(&s, panel);\nelse %s"):format(low, s.columns, calls)
+end
+
+-- The statements that pack a panel before its strips, with the function of this name; false: its first strip does.
+local function panel_calls(g, s, pack, stride, first)
+    local function call(columns)
+        return ("%s(panel, WIDTH, %s, depth, columns, %s);"):format(pack, columns, stride)
+    end
+    if g.N < s.columns or g.N % s.columns == 0 then return not first and text.block(call "COLUMNS") end
+    local narrow = "if (j + COLUMNS > N) " .. call "N % COLUMNS"
+    return text.block(first and narrow or narrow .. "\nelse " .. call "COLUMNS")
+end
+
+-- Argument `a` of the templates for products.
+--   packed, packs         whether parts of A are packed by columns; whether the strips of a tile's first panel do that
+--   apart                 terms that a strip of a part has room for
+--   at                    the place of row i (of a part: i0) and term k
+--   stride                elements between the rows that packing reads
+--   lies                  whether a strip of a product that packs reads A as it lies
+--   strip, strides        where a strip reads A; elements between rows and between terms
+local function left(g, s, kernel, packs, size)
+    local row, column = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
+    local in_part = s.packed or kernel.half
+    local lying = "a + " .. matmul.index("i", row, "k", column).text
+    local strip, strides = lying, row .. ", " .. column
+    if packs then
+        strip, strides = ("lies ? %s : %s"):format(lying, PLACE), ("1, lies ? %s : ROWS"):format(column)
+    elseif s.packed then
+        strip, strides = PLACE, "1, ROWS"
+    elseif kernel.half then
+        strip, strides = "part + (i - i0) * depth", "depth, 1"
+    end
+    return { at = matmul.index(in_part and "i0" or "i", row, "k", column), packed = s.packed, packs = packs,
+        apart = apart(s, size), stride = text.block(g.a_col == 1 and row or column), strip = text.block(strip),
+        lies = text.block(g.M % s.rows == 0 and "packs" or "packs || i + ROWS > M"), strides = text.block(strides) }
+end
+
+-- Argument `b` of the templates for products; `first`: whether a strip packs a panel.
+--   at                    the place of term k and column j
+--   stride                elements between the rows that packing reads
+--   pack, calls           the function that packs a panel; the statements that do so before its strips, or false
+--   first                 whether a strip is the first of a panel, and packs it; false: a function packs it
+--   strip                 where a strip reads B, and its stride
+--   asks, ahead           whether a strip asks for rows of the next panel meanwhile, false: for lines beforehand; from
+--                         where on, the last of a vector, as rows may begin within a line
+--   next                  the next panel: where strips ask, that of the next terms too
+--   rows, lines           rows of B that a panel is of, and its lines of memory
+local function right(g, s, kernel, kind, first, size)
+    local row, column = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
+    local by_rows, narrow, line = g.b_col == 1, g.N > s.columns and g.N % s.columns > 0, LINE // size
+    local stride, asks = by_rows and row or column, kind == "asking"
+    local pack = ("pack_%s%s"):format(kernel.half and "half_" or "", by_rows and "rows" or "columns")
+    local next_panel = "columns + " .. (by_rows and "COLUMNS" or "(size_t)COLUMNS * " .. column)
+    if asks then
+        local below = matmul.index("(k + DEPTH)", row, "j0", column)
+        next_panel = ("j + COLUMNS < j1 ? %s : b + %s"):format(next_panel, below)
+    end
+    return { at = matmul.index("k", row, "j", column), stride = text.block(stride), pack = text.ident(pack),
+        calls = panel_calls(g, s, pack, stride, first), next = text.block(next_panel),
+        first = first and text.block(narrow and "i == i0 && j + COLUMNS <= N" or "i == i0") or false,
+        strip = text.block(first and ("first ? columns : panel, first ? %s : WIDTH"):format(stride) or "panel, WIDTH"),
+        asks = asks and text.block "from < depth && (j + COLUMNS < j1 || k + DEPTH < K)",
+        ahead = text.block(("next + (size_t)from * %s + VEC_LANES - 1"):format(stride)),
+        rows = text.ident(by_rows and "depth" or "COLUMNS"),
+        lines = text.block(by_rows and (ceil(s.columns, line) .. " * depth"):gsub("^1 %* ", "")
+            or ("COLUMNS * ((depth + %d) / %d)"):format(line - 1, line)) }
 end
 
 -- The arguments that all products have; `start` is the C text of the values that the sums of a strip begin with.
 --   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 --   tile.rows, tile.columns       of a strip
 --   tile.tall, tile.wide          most rows and columns of a tile
---   tile.each                     tiles for each worker: their number says how many rows they have; false: `tall`
+--   tile.broad, tile.high         columns and rows of a tile: one worker alone has larger ones where panels are deep
 --   tile.depth                    terms that go over one panel
---   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
+--   tile.width                    elements of a row of a panel
+--   tile.again                    whether a strip asks for the results of the one below it, a condition with "&& "
 --   tile.strips                   the calls that compute a strip
 --   tile.low, tile.last           the row behind a strip's last one; the column behind a panel's last one
---   a.packed                      whether parts of A are packed by columns
---   a.apart                       terms that a strip of a part has room for
---   a.at, b.at                    the places of A's row i (of a part: i0) and term k, of B's term k and column j
---   a.strip, a.strides            where a strip reads A; elements between rows and between terms
---   a.stride, b.stride            elements between the rows that packing reads
---   b.pack, b.step                the function that packs a panel; from it to the next one, in elements
---   b.rows, b.lines               rows of B that a panel is of, and its lines of memory
---   b.first                       whether a strip is the first of a panel, and packs it; false: a function packs it
 local function arguments_of(g, s, kernel, start, size)
-    local half = kernel.half and "half_" or ""
-    local along, by_rows = g.a_col == 1, g.b_col == 1
-    local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
-    local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
-    local line = LINE // size
-    local kind = s.packed and g.N >= s.columns and "packed" or "strip"
-    local in_part = s.packed or kernel.half
-    local first = not kernel.half and first_call(g, s, kind)
-    local narrow = g.N > s.columns and g.N % s.columns > 0
+    local kind = kind_of(g, s, kernel)
+    local deep = kernel.profile.deep_panel and (s.packed or kind == "asking")
+    local packs = strips_pack(g, kernel, kind, size)
+    local first = not kernel.half and first_calls(g, s, kind, packs) or nil
+    local packing = packs and ("if (packs) packing_%dx%d(&s, %s);"):format(s.rows, s.columns, PLACE)
+    local high = s.each and ("tile_height(w, M, ROWS, TALL, across, w->count > 1 ? %d : 1)"):format(s.each) or "TALL"
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, wide = s.wide,
-            each = s.each or false, depth = s.depth, narrow = narrow,
+            broad = text.block(deep and ("w->count > 1 ? WIDE : %d"):format(alone(g.N, s.columns)) or "WIDE"),
+            high = text.block(high), depth = s.depth,
+            again = text.block(deep and "" or "k == 0 && "),
             low = text.block(g.M % s.rows == 0 and "i + ROWS" or "i + ROWS && r < i1"),
             last = text.block(g.N % s.columns == 0 and "j + COLUMNS" or "(j + COLUMNS < N ? j + COLUMNS : N)"),
-            strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind, first or nil) },
-        a = { at = matmul.index(in_part and "i0" or "i", a_row, "k", a_col), packed = s.packed, apart = apart(s, size),
-            stride = text.block(along and a_row or a_col),
-            strip = text.block(s.packed and "part + (i - i0) * APART" or in_part and "part + (i - i0) * depth"
-                or "a + " .. matmul.index("i", a_row, "k", a_col).text),
-            strides = text.block(s.packed and "1, ROWS" or in_part and "depth, 1" or a_row .. ", " .. a_col) },
-        b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
-            pack = text.ident("pack_" .. half .. (by_rows and "rows" or "columns")),
-            step = text.block(by_rows and "COLUMNS" or "(size_t)COLUMNS * " .. b_col),
-            rows = text.ident(by_rows and "depth" or "COLUMNS"),
-            first = first and text.block(narrow and "i == i0 && j + COLUMNS <= N" or "i == i0") or false,
-            lines = text.block(by_rows and (ceil(s.columns, line) .. " * depth"):gsub("^1 %* ", "")
-                or ("COLUMNS * ((depth + %d) / %d)"):format(line - 1, line)) },
+            strips = strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind, first, packing) },
+        a = left(g, s, kernel, packs, size), b = right(g, s, kernel, kind, first ~= nil, size),
         start = text.block(start) }
 end
 
