@@ -179,18 +179,20 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
 
 //@ pack_columns_turned()
 /* A panel of B for strips: panel(k, j) = b[j * stride + k], rows of `width` elements, zeros behind the
- * columns. 16 x 16 elements are turned at a time. */
+ * columns. 16 x 16 elements are turned at a time, in registers where all are there. */
 static inline __attribute__((always_inline)) void pack_columns(real *panel, int width, const int columns,
                                                                int depth, const real *b, size_t stride) {
     for (int j = 0; j < width; j += 16, b += 16 * stride)
         for (int k = 0; k < depth; k += 16) {
-            const int terms = at_most(depth - k, 16);
+            const int n = at_most(columns - j, 16), terms = at_most(depth - k, 16);
             vec_bits x[16] = {{0}};
-            for (int r = 0; r < 16 && j + r < columns; r++) {
-                const real *from = b + r * stride + k;
-                if (terms == 16) memcpy(&x[r], from, sizeof x[r]);
-                else memcpy(&x[r], from, (size_t)terms * sizeof *from);
+            if (n == 16 && terms == 16) {
+                UNROLL for (int r = 0; r < 16; r++) memcpy(&x[r], b + r * stride + k, sizeof x[r]);
+                turn_vectors(x);
+                UNROLL for (int r = 0; r < 16; r++) memcpy(panel + (k + r) * width + j, &x[r], sizeof x[r]);
+                continue;
             }
+            for (int r = 0; r < n; r++) memcpy(&x[r], b + r * stride + k, (size_t)terms * sizeof *b);
             turn_vectors(x);
             for (int r = 0; r < terms; r++) memcpy(panel + (k + r) * width + j, &x[r], sizeof x[r]);
         }
