@@ -95,11 +95,10 @@ static void $fn($params) {
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
     enum { PLANE = $(shape.height) * $(shape.width), RESULTS = $(shape.rows) * $(shape.columns) };
-    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth) };
-    enum { DOWN = (OUT + TALL - 1) / TALL, PARTS = $(parts.count) };
+    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth), DOWN = (OUT + TALL - 1) / TALL };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
         .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
-    static const conv_part parts[PARTS] = {
+    static const conv_part parts[] = {
         $(parts.rows)
     };
     _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], rows[SLICES * 32 * DEPTH];
@@ -109,7 +108,7 @@ static void $fn($params) {
 //% if tile.registers then
     matrix_begin();
 //% end
-    for (ga_tiles t = ga_tiles_begin(w, parts[PARTS - 1].tiles); ga_tile_next(&t);) {
+    for (ga_tiles t = ga_tiles_begin(w, parts[$(parts.count - 1)].tiles); ga_tile_next(&t);) {
         const conv_part *part = parts;
         while (t.index >= part->tiles) part++;
         const int tile = (int)t.index - (part > parts ? part[-1].tiles : 0), g = tile / DOWN % GROUPS;
@@ -118,7 +117,7 @@ static void $fn($params) {
         const int64_t j0 = (int64_t)(tile / DOWN / GROUPS) * WIDE, end = (int64_t)B * in_image;
         const int columns = end - j0 < WIDE ? (int)(end - j0) : WIDE;
         conv_locate(at, part, &planes, j0, end, WIDE);
-        conv_find_windows(windows, at, taps, WIDE);
+        $(tile.find)
         const conv_terms terms = {$x + (j0 / in_image * GROUPS + g) * IN * PLANE, PLANE, taps, WIDE, windows};
         const $type *a = weight + part->weight + (size_t)g * OUT * K;
 //% if parts.empty then
@@ -126,7 +125,7 @@ static void $fn($params) {
 //% end
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = at_most(K - k, DEPTH);
-            conv_panel(panel, DEPTH, &terms, k, depth);
+            $(tile.gather)(panel, DEPTH, &terms, $(tile.runs)k, depth);
             for (int i = i0; i < i1; i += 32) {
 //% if tile.direct then
                 const bool whole = i + 32 <= i1 && K % 32 == 0;
@@ -151,15 +150,16 @@ static void $fn($params) {
                 const float *from = sums + (i - i0) / 32 * 32 * WIDE + 32 * j + (i - i0) % 32 * 32;
                 const int n = at_most(columns - j, 32);
                 const bool neighbours = to[j + n - 1] == to[j] + n - 1;
-                $type apart[32], *row = neighbours ? y + plane + to[j] : apart;
+                _Alignas(64) $type apart[32];
+                $type *row = neighbours ? y + plane + to[j] : apart;
 //% if adds then
-                if (add && !neighbours) for (int c = 0; c < n; c++) apart[c] = y[plane + to[j + c]];
+                if (add && !neighbours) $(tile.get)
 //% end
                 for (int c = 0; c < n; c++) {
                     const real value = from[c]$bias;
                     $store
                 }
-                if (!neighbours) for (int c = 0; c < n; c++) y[plane + to[j + c]] = apart[c];
+                if (!neighbours) $(tile.put)
             }
         }
     }
@@ -317,7 +317,7 @@ static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
     enum { PLANE = $(shape.height) * $(shape.width), PLACES = $(shape.rows) * $(shape.columns), K = IN * TAPS };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth), RUN = $(tile.run), PARTIALS = $partials };
-    enum { DOWN = (K + TALL - 1) / TALL, ACROSS = (OUT + WIDE - 1) / WIDE };
+    enum { ACROSS = (OUT + WIDE - 1) / WIDE };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
         .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part part =
@@ -330,17 +330,18 @@ static void $fn($params) {
     _Alignas(64) float sums[RUN > DEPTH ? TALL * WIDE : 32 * 32];
     int at[TAPS * DEPTH], from[DEPTH];
     conv_window windows[(TAPS + 1) * DEPTH / 16], results[2 * DEPTH / 16];
+    const int tall = $(tile.height), down = (K + tall - 1) / tall;
 //% if tile.registers then
     matrix_begin();
 //% end
-    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * DOWN * ACROSS); ga_tile_next(&t);) {
+    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * down * ACROSS); ga_tile_next(&t);) {
         const int j0 = (int)(t.index % ACROSS) * WIDE, columns = at_most(OUT - j0, WIDE);
-        const int i0 = (int)(t.index / ACROSS % DOWN) * TALL, i1 = i0 + TALL < K ? i0 + TALL : K;
-        const int g = (int)(t.index / ACROSS / DOWN % GROUPS);
+        const int i0 = (int)(t.index / ACROSS % down) * tall, i1 = i0 + tall < K ? i0 + tall : K;
+        const int g = (int)(t.index / ACROSS / down % GROUPS);
 //% if store then
         const int64_t p0 = 0, p1 = B * PLACES;
 //% else
-        const int64_t run = t.index / ACROSS / DOWN / GROUPS, p0 = run * RUN;
+        const int64_t run = t.index / ACROSS / down / GROUPS, p0 = run * RUN;
         const int64_t p1 = p0 + RUN < B * PLACES ? p0 + RUN : B * PLACES;
         float *c = y + ((size_t)run * GROUPS + g) * K * OUT + j0;
         if (p0 >= p1) for (int i = i0; i < i1; i++) memset(c + (size_t)i * OUT, 0, (size_t)columns * sizeof *c);
@@ -348,18 +349,18 @@ static void $fn($params) {
         for (int64_t p = p0; p < p1; p += DEPTH) {
             const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p), whole = (depth + 31) / 32 * 32;
             conv_locate(at, &part, &planes, p, p1, DEPTH);
-            conv_find_windows(windows, at, TAPS, DEPTH);
+            $(tile.find)
             conv_results(from, &part, p, DEPTH, $(shape.columns), GROUPS * OUT * PLACES, 1, 1);
             for (int k = depth; k < DEPTH; k++) from[k] = -1;
-            conv_find_windows(results, from, 1, DEPTH);
+            $(tile.find_results)
             const conv_terms d = {dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES, PLACES, 1, DEPTH, results};
             for (int j = 0; j < columns; j += 32) {
-                conv_rows(rows, &d, j, columns - j);
+                $(tile.gather)(rows, &d, $(tile.result_runs)j, columns - j);
                 matrix_pack_columns(panel + j * SLICES * DEPTH, DEPTH, 32, whole, rows, DEPTH);
             }
             const conv_terms terms = {x + (p / PLACES * GROUPS + g) * IN * PLANE, PLANE, TAPS, DEPTH, windows};
             for (int i = i0; i < i1; i += 32) {
-                conv_rows(rows, &terms, i, i1 - i);
+                $(tile.gather)(rows, &terms, $(tile.runs)i, i1 - i);
 //% if not tile.direct then
                 matrix_part_rows(rows_part, DEPTH, 32, whole, rows, DEPTH);
 //% end
@@ -386,12 +387,12 @@ static void $fn($params) {
 //@ sums_of_block(store)
 //% if store then
 for (int number = 0; number < 4; number++) { /* of a block of 16 x 16 sums */
-    const int down = number / 2 * 16, across = number % 2 * 16;
-    const int rows_in = at_most(i1 - i - down, 16), columns_in = at_most(columns - j - across, 16);
+    const int top = number / 2 * 16, left = number % 2 * 16;
+    const int rows_in = at_most(i1 - i - top, 16), columns_in = at_most(columns - j - left, 16);
     _Alignas(64) real turned[16][16];
-    turn_block(turned, block + 32 * down + across, 32);
+    turn_block(turned, block + 32 * top + left, 32);
     for (int c = 0; c < columns_in; c++) {
-        const size_t first = ((size_t)g * OUT + j0 + j + across + c) * K + i + down;
+        const size_t first = ((size_t)g * OUT + j0 + j + left + c) * K + i + top;
         for (int k = 0; k < rows_in; k++) {
             const real value = turned[c][k];
             $store

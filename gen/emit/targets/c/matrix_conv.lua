@@ -21,6 +21,8 @@ local PLACES = 512          -- terms of a gradient, of one slice: the capacity i
 local LOCATED = 16384       -- places times taps whose elements are known at once: 64 KiB, and as much for windows
 local PANEL = 3 << 16       -- elements of a panel of the weight's gradient: 384 KiB
 local SUMS = 1 << 16        -- elements of the sums that it keeps from chunk to chunk: 256 KiB
+local SUMS_OF_VECTORS = 3 << 16     -- the same on vectors: higher tiles pack fewer panels
+local EACH = 2              -- tiles for each worker of a gradient that keeps sums on vectors
 
 -- The same where planes are copied by lines (templates/c/conv_lines.c).
 local LINES = {
@@ -52,9 +54,40 @@ function matrix_conv.slices(kernel, shape)
     return slices and matrix.whole(shape.out) * matrix.whole(K) <= most * shape.out * K and slices or nil
 end
 
+--- Whether a kernel copies runs of its planes (templates/c/planes_runs.c): blocks of bf16 on vectors. On matrix
+--- registers that was not measured.
+function matrix_conv.takes_runs(kernel) return matrix.takes(kernel) and not matrix.has_registers(kernel) end
+
+-- The statements that find windows of `taps` taps, and their runs; `name`: of the runs.
+local function find(kernel, windows, at, taps, places, name)
+    local lines = { ("conv_find_windows(%s, %s, %s, %s);"):format(windows, at, taps, places) }
+    if matrix_conv.takes_runs(kernel) then
+        lines[2] = ("conv_run %s_of_taps[(%s + 1) * %s / 32];"):format(name, taps:upper(), places)
+        lines[3] = ("const conv_runs %s = conv_find_runs(%s_of_taps, %s, %s, %s);"):format(name, name, windows, taps,
+            places)
+    end
+    return text.block(table.concat(lines, "\n"))
+end
+
+-- The function that gathers terms, and its argument for runs of this name.
+local function gather(kernel, name)
+    return text.ident(name .. (matrix_conv.takes_runs(kernel) and "_of_runs" or ""))
+end
+
+local function runs_argument(kernel, name)
+    return text.block(matrix_conv.takes_runs(kernel) and "&" .. name .. ", " or "")
+end
+
+--- Whether results of a kernel are stored every other place at a time (templates/c/runs_results.c); step: places from
+--- one column of a part to the next.
+function matrix_conv.spreads(kernel, step) return step >= 2 and matrix_conv.takes_runs(kernel) end
+
 --- The sizes of a product over planes; places: of each part of the result, in all images.
 ---   direct, registers    whether rows of the weight are read where they are; whether matrix registers multiply
-function matrix_conv.product(kernel, shape, places, slices)
+---   find                 the statements that find what taps read
+---   gather, runs         the function that copies a panel, and its argument for runs
+---   get, put             the statements that read and store results that are no neighbours
+function matrix_conv.product(kernel, shape, places, slices, step)
     local tall, wide = matrix.side(shape.out, TALL), most_places(shape, WIDE)
     local function tiles()
         local n = 0
@@ -65,24 +98,44 @@ function matrix_conv.product(kernel, shape, places, slices)
         if tall > math.max(wide, TALL_MIN) then tall = matrix.side(shape.out, math.max(TALL_MIN, tall // 2))
         else wide = math.max(WIDE_MIN, wide // 2) end
     end
+    local spreads = matrix_conv.spreads(kernel, step)
     return { tall = tall, wide = wide, depth = matrix.side(shape.channels * shape.taps, DEPTH // slices),
-        direct = slices == 1, registers = matrix.has_registers(kernel) }
+        direct = slices == 1, registers = matrix.has_registers(kernel),
+        find = find(kernel, "windows", "at", "taps", "WIDE", "runs"), gather = gather(kernel, "conv_panel"),
+        runs = runs_argument(kernel, "runs"),
+        get = text.block(spreads and "conv_get_places(apart, y + plane, to + j, n);"
+            or "for (int c = 0; c < n; c++) apart[c] = y[plane + to[j + c]];"),
+        put = text.block(spreads and "conv_put_places(y + plane, to + j, apart, n);"
+            or "for (int c = 0; c < n; c++) y[plane + to[j + c]] = apart[c];") }
 end
 
 --- The sizes of the gradient of a weight: rows are (channel, tap), columns outputs, terms places.
 ---   run     the places of a partial sum, in whole chunks
 ---   rows    the array that blocks of A are read from
+---   height  the rows of a tile: `tall`, or fewer for many workers
+---   find, find_results             the statements that find what taps read, and the places of results
+---   gather, runs, result_runs      the function that copies rows, and its arguments for runs
 function matrix_conv.gradient(kernel, shape, partials, slices)
     local K, run = shape.channels * shape.taps, ceil(shape.B * shape.rows * shape.columns, partials)
     local depth = matrix.side(run, most_places(shape, PLACES // slices))
     run = ceil(run, depth) * depth
     local wide = matrix.side(shape.out, PANEL // slices // depth)
-    local tall = matrix.side(K, run > depth and math.max(BLOCK, SUMS // wide) or K)
-    while partials * shape.groups * ceil(K, tall) * ceil(shape.out, wide) < TILES and tall > TALL_MIN do
+    local registers = matrix.has_registers(kernel)
+    local high = run > depth and not registers          -- as high as its sums allow
+    local sums = high and SUMS_OF_VECTORS or SUMS
+    local tall = matrix.side(K, run > depth and math.max(BLOCK, sums // wide) or K)
+    while not high and partials * shape.groups * ceil(K, tall) * ceil(shape.out, wide) < TILES
+        and tall > TALL_MIN do
         tall = matrix.side(K, math.max(TALL_MIN, tall // 2))
     end
     return { tall = tall, wide = wide, depth = depth, run = run, direct = slices == 1,
-        rows = text.ident(slices == 1 and "rows" or "rows_part"), registers = matrix.has_registers(kernel) }
+        rows = text.ident(slices == 1 and "rows" or "rows_part"), registers = registers,
+        height = text.block(high and ("tile_height(w, K, 32, TALL, PARTIALS * GROUPS * ACROSS, %d)"):format(EACH)
+            or "TALL"),
+        find = find(kernel, "windows", "at", "TAPS", "DEPTH", "runs"),
+        find_results = find(kernel, "results", "from", "1", "DEPTH", "result_runs"),
+        gather = gather(kernel, "conv_rows"), runs = runs_argument(kernel, "runs"),
+        result_runs = runs_argument(kernel, "result_runs") }
 end
 
 -- Whether each tap reads the places of a row themselves, moved by less than 16.

@@ -85,7 +85,8 @@ local function add_product(list, node, kernel, op, dtype)
     end
     local all = {}
     for i, part in ipairs(g.parts) do all[i] = g.B * part.h.places * part.w.places end
-    list.tile, list.store = matrix_conv.product(kernel, shape, all, slices), c_text.store(kernel, "row[c]", "value")
+    list.tile = matrix_conv.product(kernel, shape, all, slices, list.step.place_w)
+    kernel.spreads, list.store = matrix_conv.spreads(kernel, list.step.place_w), c_text.store(kernel, "row[c]", "value")
     list.parts = parts_of(g.parts, function(_, i)
         return ceil(shape.out, list.tile.tall) * g.groups * ceil(all[i], list.tile.wide)
     end)
@@ -124,8 +125,9 @@ local function weight_gradient(kernel, node, op, dtype)
 end
 
 -- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, or
--- conv_squares.NAME_squares by squares, and what each needs; `own`, blocks, lines, squares: what each needs besides.
-local function set_blocks(entry, name, own, blocks, lines, squares)
+-- conv_squares.NAME_squares by squares, and what each needs; `own`, blocks, lines, squares: what each needs besides;
+-- runs: what copies runs for blocks.
+local function set_blocks(entry, name, own, blocks, lines, runs, squares)
     entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines",
         "conv_squares." .. name .. "_squares" }
     entry.block = function(kernel)
@@ -136,6 +138,8 @@ local function set_blocks(entry, name, own, blocks, lines, squares)
         if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
             .. (kernel.lines and lines or blocks)
+            .. (matrix_conv.takes_runs(kernel) and " planes_runs " .. runs or "")
+            .. (kernel.spreads and " runs_results" or "")
     end
 end
 
@@ -156,10 +160,12 @@ return function(list)
     list.conv2d_turned.block = function(kernel) return list.conv2d_turned.blocks[kernel.panel and 2 or 1] end
     list.conv2d_dw, list.conv2d_dw_whole = { arguments = weight_gradient }, { arguments = weight_gradient }
     local product = " planes_lines:half lines_pairs:half lines_weights:half lines_results:half"
-    set_blocks(list.conv2d, "conv2d", "planes_products", " planes_panel:half", product, "square_products")
-    set_blocks(list.conv2d_dx, "conv2d", "planes_products", " planes_panel:half", product, "square_products")
+    set_blocks(list.conv2d, "conv2d", "planes_products", " planes_panel:half", product, "runs_panel",
+        "square_products")
+    set_blocks(list.conv2d_dx, "conv2d", "planes_products", " planes_panel:half", product, "runs_panel",
+        "square_products")
     set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_rows:half",
-        " planes_lines:half lines_rows:half", "square_gradients")
+        " planes_lines:half lines_rows:half", "runs_rows", "square_gradients")
     list.conv2d_dw_whole.blocks, list.conv2d_dw_whole.block = { "conv2d_dw_matrix" }, list.conv2d_dw.block
     list.conv2d_dw_whole.helper = list.conv2d_dw.helper
 end
