@@ -4,6 +4,7 @@ local c = require "emit.targets.c.c"
 local matmul = require "emit.targets.c.matmul"
 local matrix = require "emit.targets.c.matrix"
 local ordered = require "base.ordered"
+local squares_conv = require "emit.targets.c.squares_conv"
 local text = require "base.text"
 local vector_conv = require "emit.targets.c.vector_conv"
 
@@ -64,7 +65,8 @@ local function conv_sums(context)
 end
 
 local function square_sums(context)
-    return { rows = 6, vectors = context.profile.registers >= 32 and 4 or 2 }
+    local rows, vectors = squares_conv.most(context.profile)
+    return { rows = rows, vectors = vectors }
 end
 
 -- The elements of x with even numbers and with odd ones.

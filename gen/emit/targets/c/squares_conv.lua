@@ -81,10 +81,13 @@ local function fits(shape, g)
     return best ~= nil and best.blocks * best.used * 16 * GAIN <= direct
 end
 
+--- Rows and vectors of sums: the most that a profile's registers hold.
+function squares_conv.most(profile) return ROWS, profile.registers >= 32 and 4 or 2 end
+
 -- Columns of sums in registers for n elements, a multiple of LANES: as many vectors as fit without a rest, if these are
 -- not too few to hide the time of a multiply-add.
 local function columns_of(profile, n, size)
-    local lanes, most = profile.vector // size, profile.registers >= 32 and 4 or 2
+    local lanes, most = profile.vector // size, select(2, squares_conv.most(profile))
     for vectors = most, math.min(most, 2), -1 do
         if n % (vectors * lanes) == 0 then return vectors * lanes end
     end
