@@ -1,15 +1,16 @@
-// conv_squares: convolutions of 3 x 3 taps on vectors by squares of 2 x 2 results (planes_squares.c). A tile has some
-// squares and outputs: the squares' factors and the weights' for some channels, and 16 sums of each square and output,
-// stay in the L2 cache. Each of the 16 is a product of matrices, whose terms are channels, added upwards.
+// conv_squares: convolutions of 3 x 3 taps on vectors by squares of results (planes_squares.c). A tile has some squares
+// and outputs: the squares' factors and the weights' for some channels, and the sums of each square and output, 16 or 36,
+// stay in the L2 cache. Each of these is a product of matrices, whose terms are channels, added upwards.
 
 //@ conv2d_squares(fn, params, source, shape, step, part, tile, x, type, bias, store)
 //% local s = shape
 /* $fn: $(s.does)
- * by squares of 2 x 2 results: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
+ * by squares of $(tile.side) x $(tile.side) results: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width))
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(s.columns), RESULTS = $(s.rows) * ACROSS };
+    enum { SIDE = $(tile.side), PRODUCTS = (SIDE + 2) * (SIDE + 2) };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
     enum { LANES = $(tile.lanes), SQUARES = $(tile.squares), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
     enum { WIDE = $(tile.wide), OUTS = (OUT + WIDE - 1) / WIDE };
@@ -20,13 +21,14 @@ static void $fn($params) {
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
-    _Alignas(64) real copy[COPIED * SPACE], factors[16 * FACTORS], weights[16 * WEIGHTS], sums[16 * SUMS];
-    _Alignas(64) real $(tile.turned)results[IMAGES * 4 * DOWN * BESIDE + 16];
+    _Alignas(64) real copy[COPIED * SPACE], factors[PRODUCTS * FACTORS];
+    _Alignas(64) real weights[PRODUCTS * WEIGHTS], sums[PRODUCTS * SUMS];
+    _Alignas(64) real $(tile.turned)results[IMAGES * SIDE * SIDE * DOWN * BESIDE + 16];
 //% if tile.inner == 1 then
     enum { PART = (DOWN + 1) * BESIDE };
-    _Alignas(64) real apart[IMAGES * 8 * PART + 16] = {0}, parts[4][SQUARES];
+    _Alignas(64) real apart[IMAGES * SIDE * (SIDE + 2) * PART + 16] = {0}, parts[SIDE * SIDE][SQUARES];
 //% else
-    _Alignas(64) real parts[4 * DOWN * BESIDE * INNER];
+    _Alignas(64) real parts[SIDE * SIDE * DOWN * BESIDE * INNER];
 //% end
     memset(copy, 0, sizeof copy);
     memset(factors, 0, sizeof factors);
@@ -44,7 +46,7 @@ static void $fn($params) {
                 $(squares_factors { tile = tile, place = tile.place })
             }
             $(squares_weights { step = step, tile = tile })
-            for (int factor = 0; factor < 16; factor++)
+            for (int factor = 0; factor < PRODUCTS; factor++)
                 for (int p = 0; p < SQUARES; p += COLUMNS)
                     for (int i = 0; i < i1 - i0; i += ROWS) {
                         real *c = sums + factor * SUMS + i * SQUARES + p;
@@ -58,7 +60,7 @@ static void $fn($params) {
                 for (int r = 0; r < block.h.places; r++) {
                     const size_t first = (((size_t)(block.image + n) * GROUPS + g) * OUT + i) * RESULTS
                         + (size_t)(block.h.first + r) * ACROSS + block.w.first;
-                    const real *from = results + (n * 2 * DOWN + r) * 2 * BESIDE;
+                    const real *from = results + (n * SIDE * DOWN + r) * SIDE * BESIDE;
                     for (int c = 0; c < block.w.places; c++) {
                         const size_t k = first + c;
                         const real value = from[c]$bias;
@@ -71,12 +73,13 @@ static void $fn($params) {
 
 //@ conv2d_dw_squares(fn, params, source, shape, step, part, tile, partials, type)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), 3 x 3 taps)
- * as ($partials, $(shape.groups), $(shape.channels) x 9, $(shape.out)), by squares of 2 x 2 results:
+ * as ($partials, $(shape.groups), $(shape.channels) x 9, $(shape.out)), by squares of $(tile.side) x $(tile.side) results:
  * the squares of all images are cut into $partials runs of blocks, each with a sum of its own
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
+    enum { SIDE = $(tile.side), PRODUCTS = (SIDE + 2) * (SIDE + 2) };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
     enum { LANES = $(tile.lanes), SQUARES = $(tile.used), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), COPIED = $(tile.copied), SPACE = $(tile.space) };
@@ -88,11 +91,12 @@ static void $fn($params) {
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
-    _Alignas(64) real copy[COPIED * SPACE], factors[16 * FACTORS], results[16 * RESULTS], sums[16 * SUMS];
-    _Alignas(64) real turned[IMAGES * 4 * DOWN * BESIDE * VEC_LANES];
+    _Alignas(64) real copy[COPIED * SPACE], factors[PRODUCTS * FACTORS];
+    _Alignas(64) real results[PRODUCTS * RESULTS], sums[PRODUCTS * SUMS];
+    _Alignas(64) real turned[IMAGES * SIDE * SIDE * DOWN * BESIDE * VEC_LANES];
 //% if tile.inner == 1 then
     enum { PART = (DOWN + 1) * BESIDE };
-    _Alignas(64) real apart[IMAGES * 8 * PART + 16] = {0};
+    _Alignas(64) real apart[IMAGES * SIDE * (SIDE + 2) * PART + 16] = {0};
 //% end
     memset(copy, 0, sizeof copy);
     memset(results, 0, sizeof results);
@@ -114,7 +118,7 @@ static void $fn($params) {
             for (int j = 0; j < wide; j += VEC_LANES) {
                 $(squares_gradients { tile = tile, type = type })
             }
-            for (int factor = 0; factor < 16; factor++)
+            for (int factor = 0; factor < PRODUCTS; factor++)
                 for (int j = 0; j < wide; j += COLUMNS)
                     for (int i = 0; i < tall; i += ROWS) {
                         real *c = sums + factor * SUMS + i * WIDE + j;
@@ -126,7 +130,7 @@ static void $fn($params) {
         real *c = y + (((size_t)run * GROUPS + g) * IN + k0) * 9 * OUT + j0;
         for (int i = 0; i < tall; i++)
             for (int j = 0; j < wide; j += VEC_LANES)
-                square_sum_taps(c + (size_t)i * 9 * OUT + j, OUT, sums + i * WIDE + j, SUMS, wide - j);
+                square_sum_taps_$(tile.side)(c + (size_t)i * 9 * OUT + j, OUT, sums + i * WIDE + j, SUMS, wide - j);
     }
 }
 
@@ -137,12 +141,12 @@ memset(turned, 0, sizeof turned); /* results outside the planes are 0 */
 for (int n = 0; n < block.images; n++) {
     const $type *d = dy + (((size_t)(block.image + n) * GROUPS + g) * OUT + j0 + j) * PLACES
         + (size_t)block.h.first * ACROSS + block.w.first;
-    real *to = turned + n * 4 * DOWN * BESIDE * VEC_LANES;
+    real *to = turned + n * SIDE * SIDE * DOWN * BESIDE * VEC_LANES;
 //% if tile.runs then
     conv_turn(to, VEC_LANES, d, PLACES, wide - j, block.h.places * ACROSS);
 //% else
     for (int r = 0; r < block.h.places; r++)
-        conv_turn(to + r * 2 * BESIDE * VEC_LANES, VEC_LANES, d + r * ACROSS, PLACES, wide - j, block.w.places);
+        conv_turn(to + r * SIDE * BESIDE * VEC_LANES, VEC_LANES, d + r * ACROSS, PLACES, wide - j, block.w.places);
 //% end
 }
 for (int s = 0; s < SQUARES; s++) {
@@ -152,9 +156,9 @@ for (int s = 0; s < SQUARES; s++) {
 //% else
     const int image = s % INNER, square = s / INNER;
 //% end
-    const int place = (image * 2 * DOWN + square / BESIDE * 2) * BESIDE + square % BESIDE;
+    const int place = (image * DOWN + square / BESIDE) * SIDE * BESIDE + square % BESIDE;
     real *to = results + (j / COLUMNS * SQUARES + s) * COLUMNS + j % COLUMNS;
-    square_spread(to, RESULTS, turned + place * 2 * VEC_LANES, 2 * BESIDE * VEC_LANES);
+    square_spread_$(tile.side)(to, RESULTS, turned + place * SIDE * VEC_LANES, SIDE * BESIDE * VEC_LANES);
 }
 
 //@ squares_factors(tile, place)
@@ -162,18 +166,18 @@ for (int c = 0; c < channels; c++) {
     const real *read = copy + c * SPACE;
 //% if tile.inner == 1 then
     for (int n = 0; n < IMAGES; n++, read += block.next_image)
-        $(tile.part)(apart + n * 8 * PART, read, block.next_row, DOWN, BESIDE);
+        $(tile.part)(apart + n * SIDE * (SIDE + 2) * PART, read, block.next_row, DOWN, BESIDE);
     for (int lane = 0; lane < IMAGES * LANES; lane += VEC_LANES) {
         real *to = factors + $place;
-        const real *from = apart + lane / LANES * 8 * PART + lane % LANES;
-        square_factors(to, FACTORS, from, BESIDE, 4 * PART, PART);
+        const real *from = apart + lane / LANES * SIDE * (SIDE + 2) * PART + lane % LANES;
+        square_factors_$(tile.side)(to, FACTORS, from, BESIDE, (SIDE + 2) * PART, PART);
     }
 //% else
     for (int lane = 0; lane < LANES; lane += VEC_LANES) {
-        const int square = lane / INNER, row = square / BESIDE * 2, column = square % BESIDE * 2;
+        const int square = lane / INNER, row = square / BESIDE * SIDE, column = square % BESIDE * SIDE;
         real *to = factors + $place;
         const real *from = read + row * block.next_row + column * INNER + lane % INNER;
-        square_factors(to, FACTORS, from, 2 * block.next_row, block.next_row, INNER);
+        square_factors_$(tile.side)(to, FACTORS, from, SIDE * block.next_row, block.next_row, INNER);
     }
 //% end
 }
@@ -190,30 +194,31 @@ for (int i = i0; i < i1; i += VEC_LANES) {
 //% end
     for (int c = 0; c < depth; c++)
 //% if back then
-        square_weights(weights + c * WIDE + i - i0, WEIGHTS, taps + (c * 9 + 8) * PANEL, -PANEL);
+        square_weights_$(tile.side)(weights + c * WIDE + i - i0, WEIGHTS, taps + (c * 9 + 8) * PANEL, -PANEL);
 //% else
-        square_weights(weights + c * WIDE + i - i0, WEIGHTS, taps + c * 9 * PANEL, PANEL);
+        square_weights_$(tile.side)(weights + c * WIDE + i - i0, WEIGHTS, taps + c * 9 * PANEL, PANEL);
 //% end
 }
 
 //@ squares_results(tile)
 for (int s = 0; s < $(tile.used); s += VEC_LANES) {
-    vec of[2][2];
-    square_finish(of, sums + (i - i0) * SQUARES + s, SUMS);
+    vec of[SIDE][SIDE];
+    square_finish_$(tile.side)(of, sums + (i - i0) * SQUARES + s, SUMS);
 //% if tile.inner == 1 then
-    for (int v = 0; v < 4; v++) vec_store(parts[v] + s, of[v / 2][v % 2], VEC_LANES);
+    for (int v = 0; v < SIDE * SIDE; v++) vec_store(parts[v] + s, of[v / SIDE][v % SIDE], VEC_LANES);
 }
-for (int r = 0; r < IMAGES * 2 * DOWN; r++) {
-    const int first = r / (2 * DOWN) * LANES + r % (2 * DOWN) / 2 * BESIDE;
-    const real *even = parts[r % 2 * 2] + first, *odd = even + SQUARES;
-    real *row = results + r * 2 * BESIDE;
-    INDEPENDENT for (int c = 0; c < BESIDE; c++) row[2 * c] = even[c], row[2 * c + 1] = odd[c];
+for (int r = 0; r < IMAGES * SIDE * DOWN; r++) {
+    const int first = r / (SIDE * DOWN) * LANES + r % (SIDE * DOWN) / SIDE * BESIDE;
+    const real (*from)[SQUARES] = parts + r % SIDE * SIDE;
+    real *row = results + r * SIDE * BESIDE;
+    INDEPENDENT for (int c = 0; c < BESIDE; c++)
+        for (int v = 0; v < SIDE; v++) row[SIDE * c + v] = from[v][first + c];
 }
 //% else
-    const int square = s / INNER, place = square / BESIDE * 4 * BESIDE + square % BESIDE * 2;
+    const int square = s / INNER, place = square / BESIDE * SIDE * SIDE * BESIDE + square % BESIDE * SIDE;
     real *to = parts + place * INNER + s % INNER;
-    for (int v = 0; v < 4; v++)
-        vec_store(to + (v / 2 * 2 * BESIDE + v % 2) * INNER, of[v / 2][v % 2], VEC_LANES);
+    for (int v = 0; v < SIDE * SIDE; v++)
+        vec_store(to + (v / SIDE * SIDE * BESIDE + v % SIDE) * INNER, of[v / SIDE][v % SIDE], VEC_LANES);
 }
-turn_rows(results, 4 * DOWN * BESIDE, parts, INNER, 4 * DOWN * BESIDE, INNER);
+turn_rows(results, SIDE * SIDE * DOWN * BESIDE, parts, INNER, SIDE * SIDE * DOWN * BESIDE, INNER);
 //% end

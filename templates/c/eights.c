@@ -63,10 +63,13 @@ static inline __attribute__((always_inline)) void turn_part(real *to, size_t to_
 /* The same for 8 rows of 4: the second half of a register has the last 4 rows. */
 static inline __attribute__((always_inline)) void turn_narrow(real *to, size_t to_row, const real *from,
                                                               size_t from_row) {
+    typedef double pairs __attribute__((vector_size(sizeof(eight))));
     eight x[4];
-    UNROLL for (int i = 0; i < 4; i++) {
-        memcpy(&x[i], from + i * from_row, 4 * sizeof *from);
-        memcpy((real *)&x[i] + 4, from + (i + 4) * from_row, 4 * sizeof *from);
+    UNROLL for (int i = 0; i < 4; i++) { /* pairs of elements: halves written to memory would wait to be read whole */
+        double a[2], b[2];
+        memcpy(a, from + i * from_row, sizeof a);
+        memcpy(b, from + (i + 4) * from_row, sizeof b);
+        x[i] = (eight)(pairs){a[0], a[1], b[0], b[1]};
     }
     turn_fours(x);
     UNROLL for (int j = 0; j < 4; j++) memcpy(to + j * to_row, &x[j], sizeof x[j]);

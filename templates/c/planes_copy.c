@@ -22,27 +22,6 @@ static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
 //% end
 }
 
-/* Copies at most `wide` rows of `row` elements as columns: to(j, i) = from(i, j); zeros in columns from `rows` on. */
-static __attribute__((noinline)) void conv_turn(real *to, int wide, const $type *from, size_t row, int rows,
-                                                int columns) {
-    if (rows > wide) rows = wide;
-    if (rows < wide) memset(to, 0, (size_t)columns * wide * sizeof *to);
-//% if half then
-    enum { MOST = 64 };
-    real some[MOST * MOST];
-    for (int j = 0; j < columns; j += MOST) {
-        const int n = columns - j < MOST ? columns - j : MOST;
-        for (int i = 0; i < rows; i += MOST) {
-            const int m = rows - i < MOST ? rows - i : MOST;
-            for (int k = 0; k < m; k++) widen_row(some + k * MOST, from + (size_t)(i + k) * row + j, n);
-            turn_rows(to + (size_t)j * wide + i, wide, some, MOST, m, n);
-        }
-    }
-//% else
-    turn_rows(to, wide, from, row, rows, columns);
-//% end
-}
-
 /* Copies what a block reads of so many channels, `space` elements apart in the copy; x: the first one in the block's
  * first image. Elements outside the planes are 0 where the first channels of a block were copied with `clear`. */
 static __attribute__((noinline)) void conv_copy(real *to, int space, const $type *x, const conv_block *block,
@@ -53,6 +32,12 @@ static __attribute__((noinline)) void conv_copy(real *to, int space, const $type
     if (clear && (rows.end - rows.first < b.h.length || count < b.w.length))
         memset(to, 0, (size_t)channels * space * sizeof *to);
     for (int c = 0; c < channels; c++, to += space, x += planes->height * planes->width) {
+//% if half then
+        if (b.next_image == 1 && b.h.thin * b.w.thin == 1 && b.images <= TURNED && planes->width <= TURNED_WIDE) {
+            conv_turn_rows(to, x, &b, planes, rows, columns);
+            continue;
+        }
+//% end
         const $type *from = x + b.w.from + columns.first * b.w.thin;
         for (int n = 0; n < (b.next_image == 1 ? 1 : b.images); n++, from += planes->image) {
             for (int k = rows.first; k < rows.end; k++) {

@@ -1,44 +1,72 @@
 // square_products: weights and results of convolutions by squares (planes_squares.c).
 
-//@ square_products()
+//@ square_products(side)
+//% local n = side + 2
 /* G g of one axis. */
-static inline __attribute__((always_inline)) void square_taps(vec to[4], vec a, vec b, vec c) {
-    const vec half = vec_all((real)0.5), outer = half * (a + c), inner = half * b;
-    to[0] = a;
+static inline __attribute__((always_inline)) void square_taps_$(side)(vec to[$n], const vec g[3]) {
+//% if side == 2 then
+    const vec half = vec_all((real)0.5), outer = half * (g[0] + g[2]), inner = half * g[1];
+    to[0] = g[0];
     to[1] = outer + inner;
     to[2] = outer - inner;
-    to[3] = c;
+    to[3] = g[2];
+//% else
+    const vec of_p = vec_all((real)(-128.0 / 243)), of_q = vec_all((real)(32.0 / 243));
+    const vec outer_p = of_p * vec_fma(vec_all((real)0.5625), g[2], g[0]), inner_p = vec_all((real)(-32.0 / 81)) * g[1];
+    const vec outer_q = of_q * vec_fma(vec_all((real)2.25), g[2], g[0]), inner_q = vec_all((real)(16.0 / 81)) * g[1];
+    to[0] = vec_all((real)(64.0 / 81)) * g[0];
+    to[1] = outer_p + inner_p;
+    to[2] = outer_p - inner_p;
+    to[3] = outer_q + inner_q;
+    to[4] = outer_q - inner_q;
+    to[5] = g[2];
+//% end
 }
 
 /* G g G^T of VEC_LANES outputs: taps lie `step` elements apart, backwards if that is below 0. */
-static inline __attribute__((always_inline)) void square_weights(real *to, size_t apart, const real *from, int step) {
-    vec columns[3][4];
+static inline __attribute__((always_inline)) void square_weights_$(side)(real *to, size_t apart, const real *from,
+                                                                         int step) {
+    vec columns[3][$n];
     UNROLL for (int c = 0; c < 3; c++) {
-        const real *at = from + c * step;
-        square_taps(columns[c], vec_load(at, VEC_LANES), vec_load(at + 3 * step, VEC_LANES),
-                    vec_load(at + 6 * step, VEC_LANES));
+        vec g[3];
+        UNROLL for (int r = 0; r < 3; r++) g[r] = vec_load(from + (3 * r + c) * step, VEC_LANES);
+        square_taps_$(side)(columns[c], g);
     }
-    UNROLL for (int r = 0; r < 4; r++) {
-        vec row[4];
-        square_taps(row, columns[0][r], columns[1][r], columns[2][r]);
-        UNROLL for (int c = 0; c < 4; c++) vec_store(to + (4 * r + c) * apart, row[c], VEC_LANES);
+    UNROLL for (int r = 0; r < $n; r++) {
+        vec g[3], row[$n];
+        UNROLL for (int c = 0; c < 3; c++) g[c] = columns[c][r];
+        square_taps_$(side)(row, g);
+        UNROLL for (int c = 0; c < $n; c++) vec_store(to + ($n * r + c) * apart, row[c], VEC_LANES);
     }
 }
 
 /* A^T m of one axis. */
-static inline __attribute__((always_inline)) void square_results(vec to[2], vec a, vec b, vec c, vec d) {
-    to[0] = a + b + c;
-    to[1] = b - c - d;
+static inline __attribute__((always_inline)) void square_results_$(side)(vec to[$side], const vec m[$n]) {
+//% if side == 2 then
+    to[0] = m[0] + m[1] + m[2];
+    to[1] = m[1] - m[2] - m[3];
+//% else
+    const vec p = vec_all((real)0.75), q = vec_all((real)1.5);
+    const vec even_p = m[1] + m[2], odd_p = m[1] - m[2], even_q = m[3] + m[4], odd_q = m[3] - m[4];
+    to[0] = m[0] + even_p + even_q;
+    to[1] = vec_fma(p, odd_p, q * odd_q);
+    to[2] = vec_fma(p * p, even_p, q * q * even_q);
+    to[3] = vec_fma(p * p * p, odd_p, vec_fma(q * q * q, odd_q, m[5]));
+//% end
 }
 
-/* A^T m A of VEC_LANES squares, whose 16 sums lie `apart` elements from each other. */
-static inline __attribute__((always_inline)) void square_finish(vec to[2][2], const real *from, size_t apart) {
-    vec columns[4][2];
-    UNROLL for (int c = 0; c < 4; c++) {
-        const real *at = from + c * apart;
-        square_results(columns[c], vec_load(at, VEC_LANES), vec_load(at + 4 * apart, VEC_LANES),
-                       vec_load(at + 8 * apart, VEC_LANES), vec_load(at + 12 * apart, VEC_LANES));
+/* A^T m A of VEC_LANES squares, whose $(n * n) sums lie `apart` elements from each other. */
+static inline __attribute__((always_inline)) void square_finish_$(side)(vec to[$side][$side], const real *from,
+                                                                        size_t apart) {
+    vec columns[$n][$side];
+    UNROLL for (int c = 0; c < $n; c++) {
+        vec m[$n];
+        UNROLL for (int r = 0; r < $n; r++) m[r] = vec_load(from + ($n * r + c) * apart, VEC_LANES);
+        square_results_$(side)(columns[c], m);
     }
-    UNROLL for (int r = 0; r < 2; r++)
-        square_results(to[r], columns[0][r], columns[1][r], columns[2][r], columns[3][r]);
+    UNROLL for (int r = 0; r < $side; r++) {
+        vec m[$n];
+        UNROLL for (int c = 0; c < $n; c++) m[c] = columns[c][r];
+        square_results_$(side)(to[r], m);
+    }
 }

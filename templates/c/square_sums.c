@@ -1,24 +1,27 @@
 // square_sums: the inner loops of convolutions by squares (planes_squares.c).
 
 //@ square_part()
-/* Elements are parted so that squares beside and below each other are neighbours: with size = (down + 1) * across,
- * element (r, c) of what square s reads goes to apart[(r % 2 * 4 + c) * size + r / 2 * across + s]. */
+/* Elements are parted so that squares beside and below each other are neighbours: with squares of `side` results and
+ * size = (down + 1) * across, element (r, c) of what square s reads goes to
+ *   apart[(r % side * (side + 2) + c) * size + r / side * across + s] */
 
-//@ square_part_function(name, rows, columns, even, odd)
+//@ square_part_function(name, rows, columns, parted)
+//% local side = rows
 /* $columns squares beside each other at a time, of a row of `across`; `row`: elements from row to row. */
 static inline __attribute__((always_inline)) void $name(real *apart, const real *from, int row, const int down,
                                                         const int across) {
-    typedef real part __attribute__((vector_size($rows * $columns * sizeof(real))));
+    typedef real part __attribute__((vector_size($side * $columns * sizeof(real))));
     const int size = (down + 1) * across;
-    for (int r = 0; r < 2 * down + 2; r++, from += row) {
-        real *to = apart + r % 2 * 4 * size + r / 2 * across;
+    for (int r = 0; r < $side * down + 2; r++, from += row) {
+        real *to = apart + r % $side * $(side + 2) * size + r / $side * across;
         for (int s = 0; s < across; s += $columns) {
-            UNROLL for (int c = 0; c < 4; c += 2) {
+            UNROLL for (int c = 0; c < $(side + 2); c += $side) {
                 part x;
-                memcpy(&x, from + 2 * s + c, sizeof x);
-                x = (part){$even, $odd};
-                memcpy(to + c * size + s, &x, sizeof x / 2);
-                memcpy(to + (c + 1) * size + s, (real *)&x + $columns, sizeof x / 2);
+                memcpy(&x, from + $side * s + c, sizeof x);
+                x = (part){$parted};
+                UNROLL for (int v = 0; v < $side; v++)
+                    if (c + v < $(side + 2))
+                        memcpy(to + (c + v) * size + s, (real *)&x + v * $columns, $columns * sizeof *to);
             }
         }
     }

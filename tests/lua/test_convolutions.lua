@@ -91,16 +91,24 @@ local function node_of(context, name, a, size, without, adds)
     return node
 end
 
-local function function_of(context, ...) return kernels.make(node_of(context, ...), "backward", context).fn.name end
+-- The name of a kernel's function, and whether its squares have 4 x 4 results.
+local function function_of(context, ...)
+    local kernel = kernels.make(node_of(context, ...), "backward", context)
+    return kernel.fn.name, kernel.squares == 4
+end
 
--- The calls of the kernels of a weight's gradient, in parts and added up, or in one part and in its order.
+-- The calls of the kernels of a weight's gradient, in parts and added up, or in one part and in its order, and whether
+-- squares have 4 x 4 results.
 local function gradient_calls(context, a, images, adds)
     local node, last = node_of(context, "conv2d_dw", a, images), adds and ", true" or ""
     if images.N == 1 and context.whole(node, context.ops.conv2d_dw) then
-        return ("%s(w, dw, dy, x%s);"):format(function_of(context, "conv2d_dw_whole", a, images, nil, adds), last), ""
+        local name = function_of(context, "conv2d_dw_whole", a, images, nil, adds)
+        return ("%s(w, dw, dy, x%s);"):format(name, last), "", false
     end
-    return ("%s(w, partial, dy, x);"):format(kernels.make(node, "backward", context).fn.name),
-        ("%s(w, dw, partial%s);"):format(function_of(context, "conv2d_dw_sum", a, images, nil, adds), last)
+    local kernel = kernels.make(node, "backward", context)
+    local sum = function_of(context, "conv2d_dw_sum", a, images, nil, adds)
+    return ("%s(w, partial, dy, x);"):format(kernel.fn.name), ("%s(w, dw, partial%s);"):format(sum, last),
+        kernel.squares == 4
 end
 
 -- The calls of a shape's kernels, and a row of the table.
@@ -109,11 +117,11 @@ local function calls_of(context, number, s)
     local images = { B = s[1], C = a.channels, H = a.height, W = a.width, I = a.channels // a.groups, O = a.out,
         R = a.window[1], S = a.window[2], P = a.rows, Q = a.columns }
     local turned = { O = a.out, I = images.I, R = images.R, S = images.S }
-    local forward = function_of(context, "conv2d", a, images, not has_bias and "bias" or nil)
+    local forward, forward_by_4 = function_of(context, "conv2d", a, images, not has_bias and "bias" or nil)
     local turn = function_of(context, "conv2d_turned", a, turned)
     images.N = turned.N
-    local dx = function_of(context, "conv2d_dx", a, images, nil, adds)
-    local dw, sum = gradient_calls(context, a, images, adds)
+    local dx, dx_by_4 = function_of(context, "conv2d_dx", a, images, nil, adds)
+    local dw, sum, dw_by_4 = gradient_calls(context, a, images, adds)
     local last = adds and ", true" or ""
     local lines = {
         ("static void forward_%d(ga_worker *w) { %s(w, y, x, weight%s); }"):format(number, forward,
@@ -124,8 +132,9 @@ local function calls_of(context, number, s)
         ("static void sum_%d(ga_worker *w) { (void)w; %s }\n"):format(number, sum) }
     local sizes = { s[1], a.channels, a.height, a.width, a.out, a.rows, a.columns, a.window[1], a.window[2],
         a.stride[1], a.stride[2], a.padding[1], a.padding[2], a.dilation[1], a.dilation[2], a.groups }
-    return table.concat(lines, "\n"), ("{{forward_%d, turn_%d, dx_%d, dw_%d, sum_%d}, %s, %s, {%s}},\n"):format(number,
-        number, number, number, number, has_bias, adds, table.concat(sizes, ", "))
+    return table.concat(lines, "\n"), ("{{forward_%d, turn_%d, dx_%d, dw_%d, sum_%d}, %s, %s, {%s, %s, %s}, {%s}},\n")
+        :format(number, number, number, number, number, has_bias, adds, forward_by_4, dx_by_4, dw_by_4,
+        table.concat(sizes, ", "))
 end
 
 local function read_template(name)
@@ -217,17 +226,19 @@ for n, name in ipairs { "generic", "x86-64-v3", "x86-64-v4" } do
     end
 end
 
-tests[#tests + 1] = { "by squares profiles with multiply-adds compute the same bits", function(t)
-    local marches = t.load("tests/lua/marches.lua")(t)
-    local known
-    for _, name in ipairs { "x86-64-v3", "x86-64-v4" } do
-        marches.needs_compiler(name)
-        local program = build(t, name, "f32", nil, nil, not marches.runs(name) and "-Og " .. marches.options(name) or nil)
-        local found = t.run({ program, "bits" }).out
-        t.equal(select(2, found:gsub("\n", "\n")), #SHAPES - FIRST_SQUARES + 1)
-        known = known or found
-        t.equal(found, known)
-    end
-end }
+for _, dtype in ipairs { "f32", "bf16" } do
+    tests[#tests + 1] = { dtype .. " by squares: profiles with multiply-adds compute the same bits", function(t)
+        local marches = t.load("tests/lua/marches.lua")(t)
+        local known
+        for _, name in ipairs { "x86-64-v3", "x86-64-v4" } do
+            marches.needs_compiler(name)
+            local options = not marches.runs(name) and "-Og " .. marches.options(name) or nil
+            local found = t.run({ build(t, name, dtype, nil, nil, options), "bits" }).out
+            t.equal(select(2, found:gsub("\n", "\n")), #SHAPES - FIRST_SQUARES + 1)
+            known = known or found
+            t.equal(found, known)
+        end
+    end }
+end
 
 return tests

@@ -1,5 +1,5 @@
--- kind: kernels that take their time alike: each structured op, convolutions by squares (templates/c/conv_squares.c)
--- apart, pointwise kernels with and without functions like exp, and updates.
+-- kind: kernels that take their time alike: each structured op, convolutions by squares of 2 x 2 and of 4 x 4 results
+-- (templates/c/conv_squares.c) apart, pointwise kernels with and without functions like exp, and updates.
 local kind = {}
 
 local FUNCTIONS = { exp = true, log = true, tanh = true, erf = true, sin = true, cos = true, log1p = true,
@@ -16,7 +16,9 @@ end
 --- The kind of a node's kernel.
 function kind.of(kernel)
     local node = kernel.node
-    if not node.statements then return kernel.squares and node.op .. "_squares" or node.op end
+    if not node.statements then
+        return kernel.squares and ("%s_squares_of_%d"):format(node.op, kernel.squares) or node.op
+    end
     for _, statement in ipairs(node.statements) do
         if has_function(statement[2]) then return "functions" end
     end

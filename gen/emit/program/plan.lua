@@ -92,12 +92,12 @@ local function calls_of(g)
 end
 
 -- Microseconds of one call on one core or on the device: the slower of arithmetic and memory. matrix: whether it is a
--- product on the matrix registers, or the name of a rate of its own; "squares": a convolution with 16 multiplications
--- in place of 36.
-local function predicted(config, device, flops, bytes, matrix)
+-- product on the matrix registers, or the name of a rate of its own; squares: the side of a convolution's squares, of
+-- which each takes (side + 2)^2 multiplications in place of those of 9 taps.
+local function predicted(config, device, flops, bytes, matrix, squares)
     local rates = device or profile.get(config.profile)
-    local rate = matrix == "squares" and rates.flops * 36 / 16 or rates[matrix] or matrix and rates.matrix_flops
-        or rates.flops
+    local rate = rates[matrix] or matrix and rates.matrix_flops or rates.flops
+    if squares then rate = rates.flops * 9 * squares ^ 2 / (squares + 2) ^ 2 end
     return math.max(flops / rate, bytes / rates.bytes) * 1e6
 end
 
@@ -194,7 +194,7 @@ function plan.facts(g, config, kernel_list)
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             kernel = kernel.fn.kernel and kernel.fn.kernel.name,
             kind = kind.of(kernel), role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
-            predicted_us = predicted(config, device, kernel.flops, kernel.bytes, kernel.squares or kernel.matrix),
+            predicted_us = predicted(config, device, kernel.flops, kernel.bytes, kernel.matrix, kernel.squares),
             shared_bytes = kernel.launch and kernel.launch.shared, why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do

@@ -69,11 +69,13 @@ local function square_sums(context)
     return { rows = rows, vectors = vectors }
 end
 
--- The elements of x with even numbers and with odd ones.
-local function every_second(_, columns)
-    local even, odd = {}, {}
-    for i = 1, columns do even[i], odd[i] = ("x[%d]"):format(2 * i - 2), ("x[%d]"):format(2 * i - 1) end
-    return { even = text.block(table.concat(even, ", ")), odd = text.block(table.concat(odd, ", ")) }
+-- The elements of x, `step` rows of `columns` each: every step-th from the first on, then from the second on, ...
+local function parted(step, columns)
+    local list = {}
+    for first = 0, step - 1 do
+        for i = 0, columns - 1 do list[#list + 1] = ("x[%d]"):format(i * step + first) end
+    end
+    return { parted = text.block(table.concat(list, ", ")) }
 end
 
 local function rows(context) return { exp = c.call("exp", context.real) } end
@@ -140,7 +142,7 @@ local PIECES = {
     { file = "conv_sums", block = "conv_sums", sized = { "conv_sums" }, arguments = conv_sums,
         names = { "conv_sums", "conv_sums_%d+x%d+" } },
     { file = "square_sums", block = "square_part", sized = { "square_part" }, arguments = nothing,
-        more = every_second, names = { "square_part_%d+x%d+" } },
+        more = parted, names = { "square_part_%d+x%d+" } },
     { file = "square_sums", block = "square_sums", sized = { "square_sums", "square_rows" },
         arguments = square_sums, names = { "square_sums_%d+x%d+", "square_rows_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },

@@ -2,9 +2,6 @@
 --
 --   A tile is `tall` rows of the result by `wide` columns. Its panel is gathered once for all rows of the tile, in
 --   chunks of `depth` terms, and stays in the L2 cache with the tile's sums.
-local conv = require "emit.kernels.conv"
-local graph = require "graph.graph"
-local machine = require "emit.program.profile"
 local matrix = require "emit.targets.c.matrix"
 local text = require "base.text"
 
@@ -211,16 +208,10 @@ function matrix_conv.gradient_by_lines(kernel, shape, g, partials, slices)
     end, function() return tile.taps * tile.tall * tile.wide end)
 end
 
---- Whether the gradient of a weight, where one part is all, is written in the order of the weight: in blocks of bf16
---- over panels, which are turned in registers.
-function matrix_conv.whole(config)
-    local kernel = { half = config.precision == "bf16" and "bf16", profile = machine.get(config.profile) }
-    return function(node, op)
-        local g = op.gather(node)
-        local shape = conv.shape(g)
-        return matrix.takes(kernel) and graph.is_half(node.ins.x) and matrix_conv.slices(kernel, shape) ~= nil
-            and not matrix_conv.gradient_by_lines(kernel, shape, g, 1, 1)
-    end
+--- The multiply-adds of f32 on vectors that take as long as a convolution in whole blocks of bf16 there, of which a
+--- vector takes twice as many: for a result of a plane, by channel and output.
+function matrix_conv.each_result(shape)
+    return matrix.whole(shape.out) * matrix.whole(shape.channels * shape.taps) / (2 * shape.out * shape.channels)
 end
 
 return matrix_conv

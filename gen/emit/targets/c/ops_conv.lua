@@ -42,9 +42,6 @@ local function add_squares(list, node, kernel, g, tile)
 end
 
 local function add_vectors(list, node, kernel, g, dtype)
-    local squares = dtype ~= "f64" and squares_conv.product(kernel.profile, list.shape, g, 4)
-    kernel.squares = squares and "squares"
-    if squares then return add_squares(list, node, kernel, g, squares) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
     tile.turned = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) ~= nil
     tile.panel = text.block(tile.turned and "" or "panel[TERMS * COLUMNS], ")
@@ -71,8 +68,10 @@ end
 
 local function add_product(list, node, kernel, op, dtype)
     local g, shape = op.gather(node), list.shape
-    local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
-    kernel.matrix = slices or false
+    local squares = dtype ~= "f64" and squares_conv.product(kernel, shape, g, 4)
+    local slices = dtype ~= "f64" and not squares and matrix_conv.slices(kernel, shape)
+    kernel.matrix, kernel.squares = slices or false, squares and squares.side
+    if squares then return add_squares(list, node, kernel, g, squares) end
     if not slices then return add_vectors(list, node, kernel, g, dtype) end
     list.store, list.type = c_text.store(kernel, "row[k]", "value"), c_text.type_of(node.ins.weight)
     list.adds = kernel.can_add or false
@@ -106,9 +105,15 @@ local function weight_gradient(kernel, node, op, dtype)
     local whole = node.op == "conv2d_dw_whole"
     local list, g = conv.weight_gradient(node, op), op.gather(node)
     local shape, part = list.shape, g.parts[1]
-    local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
+    local squares = dtype ~= "f64" and squares_conv.gradient(kernel, shape, g, 4)
+    local slices = dtype ~= "f64" and not squares and matrix_conv.slices(kernel, shape)
     kernel.matrix, list.type = slices or false, c_text.type_of(node.ins.x)
+    kernel.squares = squares and squares.side
     list.part = text.block(conv.named_part_text(part, 0) .. ";")
+    if squares then
+        list.tile = squares
+        return list
+    end
     if slices then
         list.tile = matrix_conv.gradient_by_lines(kernel, shape, g, list.partials, slices)
         kernel.lines = list.tile ~= nil
@@ -116,9 +121,6 @@ local function weight_gradient(kernel, node, op, dtype)
         if not kernel.lines then list.store = whole and c_text.store(kernel, "y[first + k]", "value") or false end
         return list
     end
-    list.tile = dtype ~= "f64" and squares_conv.gradient(kernel.profile, shape, g, 4) or nil
-    kernel.squares = list.tile and "squares"
-    if kernel.squares then return list end
     list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
     list.tile.strips = sums_call(shape.out, list.tile)
     return list
@@ -134,8 +136,11 @@ local function set_blocks(entry, name, own, blocks, lines, runs, squares)
         return entry.blocks[kernel.squares and 4 or kernel.lines and 3 or kernel.matrix and 2 or 1]
     end
     entry.helper = function(_, kernel)
-        if kernel.squares then return "planes planes_blocks planes_copy:half planes_squares " .. squares end
-        if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
+        local copies = "planes planes_blocks planes_turn:half planes_copy:half "
+        if kernel.squares then
+            return copies .. ("planes_squares:%d %s:%d"):format(kernel.squares, squares, kernel.squares)
+        end
+        if not kernel.matrix then return copies .. "planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
             .. (kernel.lines and lines or blocks)
             .. (matrix_conv.takes_runs(kernel) and " planes_runs " .. runs or "")

@@ -1,17 +1,26 @@
--- squares_conv: the sizes of convolutions by squares of 2 x 2 results (templates/c/conv_squares.c), and which ones are
+-- squares_conv: the sizes of convolutions by squares of results (templates/c/conv_squares.c), and which ones are
 -- computed so: those of 3 x 3 taps without a stride whose squares, with the lanes that stay empty, take fewer
--- multiply-adds. The shape alone decides that, so that profiles compute the same bits.
+-- multiply-adds than taps do. The shape and the type of the operands alone decide that, so that profiles compute the
+-- same bits; but blocks of bf16 (matrix_conv) come first on matrix registers, and on vectors where they take less time.
 --
+--   Squares are of 2 x 2 results; where operands have 16 bits also of 4 x 4, if these take fewer multiply-adds. Their
+--   errors, twice those of a chain of multiply-adds, are far below those of 16 bits.
 --   A block has some squares of some images. Lanes have squares of one image, in rows, or, where `inner` is above 1, so
 --   many images of the same square.
+local conv = require "emit.kernels.conv"
+local graph = require "graph.graph"
+local machine = require "emit.program.profile"
+local matrix = require "emit.targets.c.matrix"
+local matrix_conv = require "emit.targets.c.matrix_conv"
 local text = require "base.text"
 
 local squares_conv = {}
 
 local LANES = 16            -- of the widest vectors: squares of an image are filled up to a multiple of it
-local INNER = 16            -- images in lanes
+local INNER = { [2] = { 16 }, [4] = { 16, 32 } }    -- images in lanes, by the results of a row of a square
 local COLUMNS = 64          -- of the sums in the widest vectors: squares of a block are filled up to a multiple of it
-local SQUARES, PLACES = 128, 64     -- of a block of a product, and of the gradient of a weight, at most
+-- By the results of a row: squares of a block of a product, and of the gradient of a weight, at most.
+local SQUARES, PLACES = { [2] = 128, [4] = 64 }, { [2] = 64, [4] = 32 }
 local OVERHEAD = 16         -- squares whose products take the time of a block's weights
 local WIDE = 64             -- outputs of a tile
 local DEPTH = 32            -- channels whose factors are kept at once
@@ -20,7 +29,7 @@ local COPIED = 4            -- channels that are copied at once
 local LEAST = 16            -- channels and outputs of a group, at least
 local LINE = 16             -- elements of a line of the cache
 local ROWS = 6              -- of sums
-local GAIN = 1.25           -- multiply-adds of taps inside the planes, over those of squares, at least
+local GAIN = 1.25           -- multiply-adds in place of squares, over those of squares, at least
 
 local function ceil(a, b) return (a + b - 1) // b end
 
@@ -41,6 +50,9 @@ local function inside(axis, step, extent)
     return n
 end
 
+-- The multiply-adds of a square, a channel and an output.
+local function products(side) return (side + 2) ^ 2 end
+
 -- Blocks of so many squares below and beside each other, with `inner` images in lanes, or nil: they have more than
 -- `most` squares.
 local function block_of(B, high, wide, most, down, beside, inner)
@@ -53,11 +65,12 @@ local function block_of(B, high, wide, most, down, beside, inner)
         cost = blocks * (whole(used, COLUMNS) + OVERHEAD + (down + 1) * (beside + 1) * images // 8) }
 end
 
--- The blocks of at most so many squares of a part with the least cost.
-local function best_block(B, part, most)
-    local high, wide = ceil(part.h.places, 2), ceil(part.w.places, 2)
+-- The blocks of at most so many squares with a side of a part with the least cost.
+local function best_block(B, part, side, most)
+    local high, wide = ceil(part.h.places, side), ceil(part.w.places, side)
     local best
-    for _, inner in ipairs { 1, B % INNER == 0 and INNER or nil } do
+    for _, inner in ipairs { 1, table.unpack(INNER[side]) } do
+        if B % inner > 0 then break end
         local beside = even(wide, most // inner)
         for down = 1, high do
             local block = block_of(B, high, wide, most, even(high, down), beside, inner)
@@ -67,18 +80,34 @@ local function best_block(B, part, most)
     return best
 end
 
--- Whether a convolution is computed by squares; g: op.gather's table, shape: of emit/kernels/conv.lua.
-local function fits(shape, g)
+-- The multiply-adds of a convolution that is not computed by squares, on vectors and of f32: those of taps inside the
+-- planes, or as many as take the time of blocks of bf16. For each channel and output.
+local function others(kernel, shape, g)
+    local part = g.parts[1]
+    if matrix_conv.slices(kernel, shape) then
+        return g.B * part.h.places * part.w.places * matrix_conv.each_result(shape)
+    end
+    return g.B * inside(part.h, g.tap_step[1], g.height) * inside(part.w, g.tap_step[2], g.width)
+end
+
+-- The side of the squares that a convolution is computed by, nil of another; g: op.gather's table, shape: of
+-- emit/kernels/conv.lua.
+local function side_of(kernel, shape, g)
     local part = g.parts[1]
     if #g.parts > 1 or part.h.taps ~= 3 or part.w.taps ~= 3 or math.min(shape.channels, shape.out) < LEAST then
-        return false
+        return nil
     end
     for i = 1, 2 do
-        if g.read_step[i] ~= 1 or g.place_step[i] ~= 1 or math.abs(g.tap_step[i]) ~= 1 then return false end
+        if g.read_step[i] ~= 1 or g.place_step[i] ~= 1 or math.abs(g.tap_step[i]) ~= 1 then return nil end
     end
-    local best = best_block(g.B, part, PLACES)
-    local direct = g.B * inside(part.h, g.tap_step[1], g.height) * inside(part.w, g.tap_step[2], g.width)
-    return best ~= nil and best.blocks * best.used * 16 * GAIN <= direct
+    if matrix_conv.slices(kernel, shape) and matrix.has_registers(kernel) then return nil end
+    local side, least = nil, others(kernel, shape, g) / GAIN
+    for _, s in ipairs { 2, kernel.half and 4 or nil } do
+        local best = best_block(g.B, part, s, PLACES[s])
+        local needed = best and best.blocks * best.used * products(s)
+        if needed and needed <= least then side, least = s, needed end
+    end
+    return side
 end
 
 --- Rows and vectors of sums: the most that a profile's registers hold.
@@ -96,6 +125,7 @@ end
 
 -- The sizes that products and gradients have in common. n: elements that columns have; rows: how many rows of sums a
 -- tile has, `most` in C; call: of the function of sums.
+--   side                           results of a row of a square
 --   images, inner, down, beside    of a block: images, how many of them lanes have, squares below and beside each other
 --   lanes, used                    lanes of an image and of a block
 --   rows, columns                  of sums in registers
@@ -104,18 +134,19 @@ end
 --   blocks, cut                    number of blocks, and how places are cut into them
 --   strips                         the call that computes sums
 --   part                           the function that parts the rows of squares beside each other
-local function sizes(profile, block, n, size, rows, most, call)
-    local columns, half = columns_of(profile, n, size), profile.vector // size // 2
-    while block.beside % half > 0 do half = half // 2 end
-    local space = block.images * (2 * block.down + 2) * (2 * block.beside + 2) + LINE
+local function sizes(profile, side, block, n, size, rows, most, call)
+    local columns, parted = columns_of(profile, n, size), math.max(1, profile.vector // size // side)
+    while block.beside % parted > 0 do parted = parted // 2 end
+    local space = block.images * (side * block.down + 2) * (side * block.beside + 2) + LINE
     local rest = rows % ROWS
     local strips = call:format(ROWS, columns)
     if rest > 0 then strips = ("if (i + ROWS > %s) %s\nelse %s"):format(most, call:format(rest, columns), strips) end
-    return { images = block.images, inner = block.inner, down = block.down, beside = block.beside, lanes = block.lanes,
-        used = block.used, copied = COPIED, part = text.ident(("square_part_2x%d"):format(half)), rows = ROWS,
-        columns = columns, space = (ceil(space, LINE) | 1) * LINE, blocks = block.blocks, strips = text.block(strips),
-        cut = text.block((".images = %d, .rows = %d, .columns = %d, .inner = %s"):format(block.images, 2 * block.down,
-            2 * block.beside, block.inner > 1 and "true" or "false")) }
+    local cut = (".images = %d, .rows = %d, .columns = %d, .inner = %s"):format(block.images, side * block.down,
+        side * block.beside, block.inner > 1 and "true" or "false")
+    return { side = side, images = block.images, inner = block.inner, down = block.down, beside = block.beside,
+        lanes = block.lanes, used = block.used, copied = COPIED, rows = ROWS, columns = columns,
+        part = text.ident(("square_part_%dx%d"):format(side, parted)), space = (ceil(space, LINE) | 1) * LINE,
+        blocks = block.blocks, strips = text.block(strips), cut = text.block(cut) }
 end
 
 -- Outputs of a tile.
@@ -124,10 +155,11 @@ local function wide_of(out) return even(ceil(out, LINE), WIDE // LINE) * LINE en
 --- The sizes of a product over planes by squares, nil where it is not computed so.
 ---   squares, depth    of a block, with those that fill up columns; channels whose factors are kept at once
 ---   place             where a factor of channel d + c and of a lane lies
-function squares_conv.product(profile, shape, g, size)
-    if not fits(shape, g) then return nil end
-    local block, wide = best_block(g.B, g.parts[1], SQUARES), wide_of(shape.out)
-    local list = sizes(profile, block, block.used, size, wide, "WIDE",
+function squares_conv.product(kernel, shape, g, size)
+    local side = side_of(kernel, shape, g)
+    if not side then return nil end
+    local block, wide = best_block(g.B, g.parts[1], side, SQUARES[side]), wide_of(shape.out)
+    local list = sizes(kernel.profile, side, block, block.used, size, wide, "WIDE",
         "square_sums_%dx%d(c, SQUARES, a, WIDE, b, depth, k > 0);")
     list.wide, list.squares, list.depth = wide, whole(block.used, list.columns), even(shape.channels, DEPTH)
     list.place = text.block "(lane / COLUMNS * DEPTH + d + c) * COLUMNS + lane % COLUMNS"
@@ -137,15 +169,28 @@ end
 --- The sizes of the gradient of a weight.
 ---   tall, ragged    channels of a tile; whether some blocks have squares outside the results
 ---   runs            whether the results of an image of a block follow each other
-function squares_conv.gradient(profile, shape, g, size)
-    if not fits(shape, g) then return nil end
+function squares_conv.gradient(kernel, shape, g, size)
+    local side = side_of(kernel, shape, g)
+    if not side then return nil end
     local part, tall, wide = g.parts[1], even(shape.channels, TALL), wide_of(shape.out)
-    local list = sizes(profile, best_block(g.B, part, PLACES), wide, size, tall, "TALL",
+    local list = sizes(kernel.profile, side, best_block(g.B, part, side, PLACES[side]), wide, size, tall, "TALL",
         "square_rows_%dx%d(c, WIDE, a, SQUARES, b, SQUARES, number > first);")
-    list.wide, list.tall, list.runs = whole(wide, list.columns), tall, 2 * list.beside == part.w.places
-    list.ragged = part.h.places % (2 * list.down) + part.w.places % (2 * list.beside) + g.B % list.images > 0
+    list.wide, list.tall, list.runs = whole(wide, list.columns), tall, side * list.beside == part.w.places
+    list.ragged = part.h.places % (side * list.down) + part.w.places % (side * list.beside) + g.B % list.images > 0
     list.place = text.block "(d + c) * SQUARES + lane"
     return list
+end
+
+--- Whether the gradient of a weight, where one part is all, is written in the order of the weight: in blocks of bf16
+--- over panels, which are turned in registers.
+function squares_conv.whole(config)
+    local kernel = { half = config.precision == "bf16" and "bf16", profile = machine.get(config.profile) }
+    return function(node, op)
+        local g = op.gather(node)
+        local shape = conv.shape(g)
+        return matrix.takes(kernel) and graph.is_half(node.ins.x) and not side_of(kernel, shape, g)
+            and matrix_conv.slices(kernel, shape) ~= nil and not matrix_conv.gradient_by_lines(kernel, shape, g, 1, 1)
+    end
 end
 
 return squares_conv

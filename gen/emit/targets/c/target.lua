@@ -6,8 +6,8 @@ local c_step = require "emit.targets.c.step"
 local c_text = require "emit.targets.c_text"
 local matmul = require "emit.targets.c.matmul"
 local matrix = require "emit.targets.c.matrix"
-local matrix_conv = require "emit.targets.c.matrix_conv"
 local ordered = require "base.ordered"
+local squares_conv = require "emit.targets.c.squares_conv"
 
 return ordered.copy(ordered.copy(c, c_files), {
     doc = "C for the CPU",
@@ -17,7 +17,7 @@ return ordered.copy(ordered.copy(c, c_files), {
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true, norm_dx = true,
         batchnorm = true },
     turns = matmul.turns, turns_once = matrix.turns_once, panels = matrix.panels, writes_half = matrix.writes_half,
-    whole = matrix_conv.whole,
+    whole = squares_conv.whole,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     alone = c_step.alone,
     ranks_library = "MPI", launcher = "mpirun",
