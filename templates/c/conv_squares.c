@@ -23,7 +23,7 @@ static void $fn($params) {
     static const conv_cut cut = {$(tile.cut)};
     _Alignas(64) real copy[COPIED * SPACE], factors[PRODUCTS * FACTORS];
     _Alignas(64) real weights[PRODUCTS * WEIGHTS], sums[PRODUCTS * SUMS];
-    _Alignas(64) real $(tile.turned)results[IMAGES * SIDE * SIDE * DOWN * BESIDE + 16];
+    _Alignas(64) real $(tile.turned)results[SIDE * SIDE * SQUARES];
 //% if tile.inner == 1 then
     enum { PART = (DOWN + 1) * BESIDE };
     _Alignas(64) real apart[IMAGES * SIDE * (SIDE + 2) * PART + 16] = {0}, parts[SIDE * SIDE][SQUARES];
@@ -60,7 +60,11 @@ static void $fn($params) {
                 for (int r = 0; r < block.h.places; r++) {
                     const size_t first = (((size_t)(block.image + n) * GROUPS + g) * OUT + i) * RESULTS
                         + (size_t)(block.h.first + r) * ACROSS + block.w.first;
+//% if tile.inner == 1 then
+                    const real *from = results + (r % SIDE * SQUARES + n * LANES + r / SIDE * BESIDE) * SIDE;
+//% else
                     const real *from = results + (n * SIDE * DOWN + r) * SIDE * BESIDE;
+//% end
                     for (int c = 0; c < block.w.places; c++) {
                         const size_t k = first + c;
                         const real value = from[c]$bias;
@@ -207,12 +211,10 @@ for (int s = 0; s < $(tile.used); s += VEC_LANES) {
 //% if tile.inner == 1 then
     for (int v = 0; v < SIDE * SIDE; v++) vec_store(parts[v] + s, of[v / SIDE][v % SIDE], VEC_LANES);
 }
-for (int r = 0; r < IMAGES * SIDE * DOWN; r++) {
-    const int first = r / (SIDE * DOWN) * LANES + r % (SIDE * DOWN) / SIDE * BESIDE;
-    const real (*from)[SQUARES] = parts + r % SIDE * SIDE;
-    real *row = results + r * SIDE * BESIDE;
-    INDEPENDENT for (int c = 0; c < BESIDE; c++)
-        for (int v = 0; v < SIDE; v++) row[SIDE * c + v] = from[v][first + c];
+for (int r = 0; r < SIDE; r++) {
+    real *row = results + r * SIDE * SQUARES;
+    INDEPENDENT for (int s = 0; s < $(tile.used); s++)
+        for (int c = 0; c < SIDE; c++) row[SIDE * s + c] = parts[r * SIDE + c][s];
 }
 //% else
     const int square = s / INNER, place = square / BESIDE * SIDE * SIDE * BESIDE + square % BESIDE * SIDE;
