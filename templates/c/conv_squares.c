@@ -75,10 +75,14 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_dw_squares(fn, params, source, shape, step, part, tile, partials, type)
+//@ conv2d_dw_squares(fn, params, source, shape, step, part, tile, partials, type, store)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), 3 x 3 taps)
+//% if store then
+ * in their order, by squares of $(tile.side) x $(tile.side) results
+//% else
  * as ($partials, $(shape.groups), $(shape.channels) x 9, $(shape.out)), by squares of $(tile.side) x $(tile.side) results:
  * the squares of all images are cut into $partials runs of blocks, each with a sum of its own
+//% end
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
@@ -131,10 +135,29 @@ static void $fn($params) {
                         $(tile.strips)
                     }
         }
+//% if store then
+        $(squares_whole { tile = tile, store = store })
+//% else
         real *c = y + (((size_t)run * GROUPS + g) * IN + k0) * 9 * OUT + j0;
         for (int i = 0; i < tall; i++)
             for (int j = 0; j < wide; j += VEC_LANES)
                 square_sum_taps_$(tile.side)(c + (size_t)i * 9 * OUT + j, OUT, sums + i * WIDE + j, SUMS, wide - j);
+//% end
+    }
+}
+
+//@ squares_whole(tile, store)
+for (int j = 0; j < wide; j += VEC_LANES) {
+    _Alignas(64) real taps[TALL * 9][VEC_LANES], gradients[VEC_LANES][TALL * 9];
+    for (int i = 0; i < tall; i++)
+        square_sum_taps_$(tile.side)(taps[i * 9], VEC_LANES, sums + i * WIDE + j, SUMS, VEC_LANES);
+    turn_rows(gradients[0], TALL * 9, taps[0], VEC_LANES, tall * 9, VEC_LANES);
+    for (int lane = 0; lane < VEC_LANES && j + lane < wide; lane++) {
+        const size_t first = (((size_t)g * OUT + j0 + j + lane) * IN + k0) * 9;
+        for (int k = 0; k < tall * 9; k++) {
+            const real value = gradients[lane][k];
+            $store
+        }
     }
 }
 

@@ -102,8 +102,8 @@ end
 local function gradient_calls(context, a, images, adds)
     local node, last = node_of(context, "conv2d_dw", a, images), adds and ", true" or ""
     if images.N == 1 and context.whole(node, context.ops.conv2d_dw) then
-        local name = function_of(context, "conv2d_dw_whole", a, images, nil, adds)
-        return ("%s(w, dw, dy, x%s);"):format(name, last), "", false
+        local name, by_4 = function_of(context, "conv2d_dw_whole", a, images, nil, adds)
+        return ("%s(w, dw, dy, x%s);"):format(name, last), "", by_4
     end
     local kernel = kernels.make(node, "backward", context)
     local sum = function_of(context, "conv2d_dw_sum", a, images, nil, adds)
@@ -149,7 +149,7 @@ local function texts_of(name, shapes, dtype, slices)
     local context = { ops = {}, real = "f32", half = dtype == "bf16" and dtype or nil, slices = slices, names = {},
         helpers = {}, functions = kernels.functions(), profile = profile.get(name), target = targets.get "c",
         template = read_template }
-    context.whole = context.target.whole { precision = dtype, profile = name }
+    context.whole = context.target.whole { precision = dtype, profile = name, target = "c", f32 = "auto" }
     for name, op in catalog.load().ops:each() do context.ops[name] = op end
     local calls, rows, functions = {}, {}, {}
     for i, shape in ipairs(shapes) do calls[i], rows[i] = calls_of(context, i, shape) end

@@ -91,6 +91,23 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
         end
     end)
 
+    for _, precision in ipairs(march ~= "sapphirerapids" and { "f32", "bf16" } or {}) do
+        add(march .. " " .. precision .. ": a gradient of one part by squares is written in the order of the weight",
+            function(t)
+            local spec, count = PLANES:gsub("batch      %(4%)", "batch (16)"):gsub('"bf16"', ('%q'):format(precision))
+            t.equal(count, 1)
+            local programs, build = builder(t, spec)
+            local whole = build("squares_" .. precision, 1)
+            t.equal(select(2, host.read(whole.folder .. "/kernels.c"):gsub(" in their order, by squares of [24] x", "")), 1)
+            local apart = build("squares_apart_" .. precision, 1, "--without", "parts")
+            local expected = programs.dump(apart, { "--cycles", 3, "--threads", 1 })
+            for _, threads in ipairs { 1, 3 } do
+                programs.identical(programs.dump(whole, { "--cycles", 3, "--threads", threads }), expected,
+                    { "parameters", "state", "gradients" })
+            end
+        end)
+    end
+
     add(march .. ": the gradient of a convolution's results may come from a reshape with other axes", function(t)
         local spec, count = PLANES:gsub("\n    return [^\n]*", [[
 

@@ -111,7 +111,7 @@ local function weight_gradient(kernel, node, op, dtype)
     kernel.squares = squares and squares.side
     list.part = text.block(conv.named_part_text(part, 0) .. ";")
     if squares then
-        list.tile = squares
+        list.tile, list.store = squares, whole and c_text.store(kernel, "y[first + k]", "value") or false
         return list
     end
     if slices then
@@ -171,6 +171,7 @@ return function(list)
         "square_products")
     set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half", " planes_rows:half",
         " planes_lines:half lines_rows:half", "runs_rows", "square_gradients")
-    list.conv2d_dw_whole.blocks, list.conv2d_dw_whole.block = { "conv2d_dw_matrix" }, list.conv2d_dw.block
+    list.conv2d_dw_whole.blocks = { "conv2d_dw_matrix", "conv_squares.conv2d_dw_squares" }
+    list.conv2d_dw_whole.block = list.conv2d_dw.block
     list.conv2d_dw_whole.helper = list.conv2d_dw.helper
 end

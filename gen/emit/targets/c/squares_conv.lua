@@ -181,15 +181,18 @@ function squares_conv.gradient(kernel, shape, g, size)
     return list
 end
 
---- Whether the gradient of a weight, where one part is all, is written in the order of the weight: in blocks of bf16
---- over panels, which are turned in registers.
+--- Whether the gradient of a weight, where one part is all, is written in the order of the weight: by squares, and in
+--- blocks of bf16 over panels, which are turned in registers.
 function squares_conv.whole(config)
-    local kernel = { half = config.precision == "bf16" and "bf16", profile = machine.get(config.profile) }
+    local precision = config.precision
+    local half = (precision == "bf16" or precision == "f16") and precision or nil
+    local kernel = { half = half, profile = machine.get(config.profile), slices = machine.slices(config) }
     return function(node, op)
         local g = op.gather(node)
         local shape = conv.shape(g)
-        return matrix.takes(kernel) and graph.is_half(node.ins.x) and not side_of(kernel, shape, g)
-            and matrix_conv.slices(kernel, shape) ~= nil and not matrix_conv.gradient_by_lines(kernel, shape, g, 1, 1)
+        if precision ~= "f64" and side_of(kernel, shape, g) then return true end
+        return matrix.takes(kernel) and graph.is_half(node.ins.x) and matrix_conv.slices(kernel, shape) ~= nil
+            and not matrix_conv.gradient_by_lines(kernel, shape, g, 1, 1)
     end
 end
 
