@@ -3,12 +3,13 @@ accumulation, clip, recompute, chunked logits and mode of ranks. A program train
 f64 from the same first values, and each parameter must agree. In 16 bits it trains one cycle, and the gradient of each
 parameter must point where that of f64 does.
 
-    python3 tests/reference/random_specs.py FIRST LAST [cuda|twins] [f32|bf16|f16] [MARCH...]
+    python3 tests/reference/random_specs.py FIRST LAST [cuda|twins] [f32|bf16|f16] [planes] [MARCH...]
 
 tries the seeds FIRST to LAST - 1; `cuda`: with target "cuda", on the libraries that LD_LIBRARY_PATH has; `twins`: so
 too, with the kernels for sm_90 wherever a kernel may have one; `f32`: in f32 and with more rows and columns, as in 16
-bits, else in f64; MARCH: the profiles, in turn. Needs torch, safetensors, gagen in out/, and mpirun. Prints a line per
-seed: "ok", or what was found; a spec that is not ok stays in out/random_specs. Exit 1 if one is not ok."""
+bits, else in f64; `planes`: images, and mostly convolutions of 3 x 3 taps without a stride; MARCH: the profiles, in
+turn. Needs torch, safetensors, gagen in out/, and mpirun. Prints a line per seed: "ok", or what was found; a spec that
+is not ok stays in out/random_specs. Exit 1 if one is not ok."""
 import math
 import os
 import random
@@ -26,6 +27,8 @@ WORK = random_programs.ROOT + "/out/random_specs"
 TWINS, CUDA = "twins" in sys.argv[3:], bool({"cuda", "twins"} & set(sys.argv[3:]))
 WORDS = [word for word in sys.argv[3:] if word not in ("cuda", "twins")]
 PRECISION = WORDS.pop(0) if WORDS and WORDS[0] in ("f32", "bf16", "f16") else "f64"
+IMAGES = "planes" in WORDS
+WORDS = [word for word in WORDS if word != "planes"]
 F32, HALF = PRECISION != "f64", PRECISION in ("bf16", "f16")
 CLASSES, CYCLES = 3, 1 if HALF else 3
 if TWINS:       # rows are whole chunks of 16 bytes, heads have 64 or 128 elements, half a tile has 64 places
@@ -38,6 +41,9 @@ elif F32:
 else:
     SHAPES = [[16], [4, 4], [2, 8], [1, 4, 4], [4, 2, 2]]
     BATCHES, OUTS, PLANES, HEADS = [2, 3, 5, 8], [3, 5, 8, 12, 16], [2, 3, 4, 6], [2, 4, 6]
+if IMAGES:
+    SHAPES, BATCHES = [[1, 24, 24], [4, 12, 12], [9, 8, 8], [16, 6, 6], [36, 4, 4]], [2, 3, 5, 16, 17, 32, 64]
+    PLANES = [16, 17, 20, 32, 36, 48]
 WIDTH = math.prod(SHAPES[0])
 ROWS = 12 * CYCLES * BATCHES[-1]
 BOUND = 5e-4 if F32 else 1e-7       # of the greatest change of a parameter; in f32 also what PyTorch rounds, 5 times
@@ -203,9 +209,11 @@ class Body:
         groups = draw.choice([1, planes] + [2] * (planes % 2 == 0))
         out = groups * draw.choice([1, 2, 3, 8]) if groups > 1 else draw.choice(PLANES)
         size, stride, dilation = draw.choice([1, 2, 3]), draw.choice([1, 1, 2]), draw.choice([1, 1, 2])
+        if IMAGES and draw.random() < 0.8:
+            groups, out, size, stride, dilation = 1, draw.choice(PLANES), 3, 1, 1
         bias = draw.random() < 0.6
         reach = (size - 1) * dilation + 1
-        padding = draw.choice([0, 1]) if reach > 1 else 0
+        padding = draw.choice([0, 1, 2] if IMAGES else [0, 1]) if reach > 1 else 0
         if min(high, wide) + 2 * padding < reach:
             return self.unary(x)
         shape = [out] + [(n + 2 * padding - reach) // stride + 1 for n in (high, wide)]
@@ -292,7 +300,10 @@ class Body:
                        lambda p, e: e["input"].reshape(-1, *shape))
         if len(shape) < 3:
             x = self.linear(x)
-        for _ in range(self.draw.randint(2, 7)):
+        for n in range(self.draw.randint(2, 7)):
+            if IMAGES and n < 3:
+                x = self.conv(x)
+                continue
             every = [self.unary, self.norm, self.residual, self.pair, self.skip, self.skip, self.reshaped, self.times]
             kinds = every + {
                 1: [self.linear, self.linear, self.twice, self.batchnorm],
