@@ -13,7 +13,7 @@ static void $fn($params) {
     enum { SIDE = $(tile.side), PRODUCTS = (SIDE + 2) * (SIDE + 2) };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
     enum { LANES = $(tile.lanes), SQUARES = $(tile.squares), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
-    enum { WIDE = $(tile.wide), OUTS = (OUT + WIDE - 1) / WIDE };
+    enum { BLOCKS = $(tile.blocks), WIDE = $(tile.wide) };
     enum { DEPTH = $(tile.depth), COPIED = $(tile.copied), SPACE = $(tile.space) };
     enum { FACTORS = SQUARES * DEPTH + 16, WEIGHTS = WIDE * DEPTH + 16, SUMS = WIDE * SQUARES + 16 };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
@@ -32,9 +32,10 @@ static void $fn($params) {
 //% end
     memset(copy, 0, sizeof copy);
     memset(factors, 0, sizeof factors);
-    for (ga_tiles t = ga_tiles_begin(w, $(tile.blocks) * GROUPS * OUTS); ga_tile_next(&t);) {
-        const int number = (int)(t.index / OUTS / GROUPS), g = (int)(t.index / OUTS % GROUPS);
-        const int i0 = (int)(t.index % OUTS) * WIDE, i1 = i0 + WIDE < OUT ? i0 + WIDE : OUT;
+    const int wide = square_outputs(w, OUT, WIDE, BLOCKS * GROUPS), outs = (OUT + wide - 1) / wide;
+    for (ga_tiles t = ga_tiles_begin(w, BLOCKS * GROUPS * outs); ga_tile_next(&t);) {
+        const int number = (int)(t.index / outs / GROUPS), g = (int)(t.index / outs % GROUPS);
+        const int i0 = (int)(t.index % outs) * wide, i1 = i0 + wide < OUT ? i0 + wide : OUT;
         const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
         const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
         const $type *own = weight + (size_t)g * OUT * IN * 9; /* of the group */
