@@ -19,10 +19,10 @@ local squares_conv = {}
 local LANES = 16            -- of the widest vectors: squares of an image are filled up to a multiple of it
 local INNER = { [2] = { 16 }, [4] = { 16, 32 } }    -- images in lanes, by the results of a row of a square
 local COLUMNS = 64          -- of the sums in the widest vectors: squares of a block are filled up to a multiple of it
--- By the results of a row: squares of a block of a product, and of the gradient of a weight, at most.
-local SQUARES, PLACES = { [2] = 128, [4] = 64 }, { [2] = 64, [4] = 32 }
+local SQUARES = { [2] = 128, [4] = 64 }     -- of a block of a product, at most, by the results of a row
+local PLACES = 64           -- squares of a block of the gradient of a weight, at most
 local OVERHEAD = 16         -- squares whose products take the time of a block's weights
-local WIDE = 64             -- outputs of a tile
+local WIDE = 128            -- outputs of a tile
 local DEPTH = 32            -- channels whose factors are kept at once
 local TALL = 64             -- channels of a tile of the gradient
 local COPIED = 4            -- channels that are copied at once
@@ -103,7 +103,7 @@ local function side_of(kernel, shape, g)
     if matrix_conv.slices(kernel, shape) and matrix.has_registers(kernel) then return nil end
     local side, least = nil, others(kernel, shape, g) / GAIN
     for _, s in ipairs { 2, kernel.half and 4 or nil } do
-        local best = best_block(g.B, part, s, PLACES[s])
+        local best = best_block(g.B, part, s, PLACES)
         local needed = best and best.blocks * best.used * products(s)
         if needed and needed <= least then side, least = s, needed end
     end
@@ -173,7 +173,7 @@ function squares_conv.gradient(kernel, shape, g, size)
     local side = side_of(kernel, shape, g)
     if not side then return nil end
     local part, tall, wide = g.parts[1], even(shape.channels, TALL), wide_of(shape.out)
-    local list = sizes(kernel.profile, side, best_block(g.B, part, side, PLACES[side]), wide, size, tall, "TALL",
+    local list = sizes(kernel.profile, side, best_block(g.B, part, side, PLACES), wide, size, tall, "TALL",
         "square_rows_%dx%d(c, WIDE, a, SQUARES, b, SQUARES, number > first);")
     list.wide, list.tall, list.runs = whole(wide, list.columns), tall, side * list.beside == part.w.places
     list.ragged = part.h.places % (side * list.down) + part.w.places % (side * list.beside) + g.B % list.images > 0
