@@ -1,6 +1,6 @@
 // conv_squares: convolutions of 3 x 3 taps on vectors by squares of results (planes_squares.c). A tile has some squares
 // and outputs: the squares' factors and the weights' for some channels, and the sums of each square and output, 16 or 36,
-// stay in the L2 cache. Each of these is a product of matrices, whose terms are channels, added upwards.
+// stay in caches. Each of these is a product of matrices, whose terms are channels, added upwards.
 
 //@ conv2d_squares(fn, params, source, shape, step, part, tile, x, type, bias, store)
 //% local s = shape
