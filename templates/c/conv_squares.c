@@ -32,7 +32,7 @@ static void $fn($params) {
 //% end
     memset(copy, 0, sizeof copy);
     memset(factors, 0, sizeof factors);
-    const int wide = square_outputs(w, OUT, WIDE, BLOCKS * GROUPS), outs = (OUT + wide - 1) / wide;
+    const int wide = outputs_of_tiles(w, OUT, WIDE, BLOCKS * GROUPS), outs = (OUT + wide - 1) / wide;
     for (ga_tiles t = ga_tiles_begin(w, BLOCKS * GROUPS * outs); ga_tile_next(&t);) {
         const int number = (int)(t.index / outs / GROUPS), g = (int)(t.index / outs % GROUPS);
         const int i0 = (int)(t.index % outs) * wide, i1 = i0 + wide < OUT ? i0 + wide : OUT;

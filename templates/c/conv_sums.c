@@ -49,3 +49,12 @@ static inline __attribute__((always_inline)) void conv_sums_add(const conv_sums 
 
 //@ conv_sums_function(name, rows, columns)
 static __attribute__((noinline)) void $name(const conv_sums *s) { conv_sums_add(s, $rows, $columns); }
+
+//@ outputs_of_tiles()
+/* Outputs of a tile, of `out` and at most `most`, for so many blocks: fewer where workers would have less than two tiles
+ * each. */
+static inline int outputs_of_tiles(const ga_worker *w, int out, int most, int blocks) {
+    int outputs = most;
+    while (outputs > 16 && (out + outputs - 1) / outputs * blocks < 2 * w->count) outputs = (outputs / 2 + 15) / 16 * 16;
+    return outputs;
+}

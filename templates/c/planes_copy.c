@@ -29,6 +29,7 @@ static __attribute__((noinline)) void conv_copy(real *to, int space, const $type
     const conv_block b = *block;
     const conv_range rows = conv_inside(&b.h, planes->height), columns = conv_inside(&b.w, planes->width);
     const int count = columns.end - columns.first;
+    const bool joined = b.next_row == planes->width && count == planes->width && b.h.thin * b.w.thin == 1;
     if (clear && (rows.end - rows.first < b.h.length || count < b.w.length))
         memset(to, 0, (size_t)channels * space * sizeof *to);
     for (int c = 0; c < channels; c++, to += space, x += planes->height * planes->width) {
@@ -41,6 +42,11 @@ static __attribute__((noinline)) void conv_copy(real *to, int space, const $type
         const $type *from = x + b.w.from + columns.first * b.w.thin;
         for (int n = 0; n < (b.next_image == 1 ? 1 : b.images); n++, from += planes->image) {
             for (int k = rows.first; k < rows.end; k++) {
+                if (joined && b.next_image > 1) { /* rows follow each other in both */
+                    conv_copy_row(to + n * b.next_image + k * count, from + (b.h.from + k) * count, 1,
+                                  (rows.end - k) * count);
+                    break;
+                }
                 real *row = to + n * b.next_image + k * b.next_row + columns.first * b.next_column;
                 const $type *line = from + (b.h.from + k * b.h.thin) * planes->width;
                 if (b.next_image > 1) conv_copy_row(row, line, b.w.thin, count);

@@ -27,15 +27,6 @@ static inline __attribute__((always_inline)) void $name(real *apart, const real 
     }
 }
 
-//@ square_outputs()
-/* Outputs of a tile, of `out` and at most `most`, for so many blocks of squares: fewer where workers would have less than
- * two tiles each. */
-static inline int square_outputs(const ga_worker *w, int out, int most, int blocks) {
-    int wide = most;
-    while (wide > 16 && (out + wide - 1) / wide * blocks < 2 * w->count) wide = (wide / 2 + 15) / 16 * 16;
-    return wide;
-}
-
 //@ square_sums(rows, vectors)
 /* Sums of a few rows by columns in registers:
  *   c(r, j) = start + sum over k of a(r, k) b(k, j)      start: c(r, j) if `more`, else 0

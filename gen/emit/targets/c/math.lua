@@ -143,7 +143,7 @@ local PIECES = {
         names = { "conv_sums", "conv_sums_%d+x%d+" } },
     { file = "square_sums", block = "square_part", sized = { "square_part" }, arguments = nothing,
         more = parted, names = { "square_part_%d+x%d+" } },
-    { file = "square_sums", block = "square_outputs", arguments = nothing, names = { "square_outputs" } },
+    { file = "conv_sums", block = "outputs_of_tiles", arguments = nothing, names = { "outputs_of_tiles" } },
     { file = "square_sums", block = "square_sums", sized = { "square_sums", "square_rows" },
         arguments = square_sums, names = { "square_sums_%d+x%d+", "square_rows_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },

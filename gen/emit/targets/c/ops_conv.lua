@@ -33,17 +33,26 @@ local function panel_of(kernel, shape, dtype)
     return not slices and not kernel.half and vector_conv.panel(kernel.profile, shape.out, bytes_of(dtype)) or nil
 end
 
--- By squares of results, whose taps lie as rows, or as panels of turned weights.
-local function add_squares(list, node, kernel, g, tile)
-    tile.panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, "f32") or false
-    tile.turned = text.block(tile.panel and "" or "taps[9 * DEPTH * VEC_LANES], ")
+-- By squares of results, or by places of one tap. Taps lie as rows, or as panels of turned weights.
+local function add_part(list, node, g, tile, panel)
+    tile.panel = panel or false
     list.tile, list.type = tile, c_text.type_of(node.ins.weight)
     list.part = text.block(conv.named_part_text(g.parts[1], 0) .. ";")
 end
 
+local function add_squares(list, node, kernel, g, tile)
+    local panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, "f32")
+    tile.turned = text.block(panel and "" or "taps[9 * DEPTH * VEC_LANES], ")
+    add_part(list, node, g, tile, panel)
+end
+
 local function add_vectors(list, node, kernel, g, dtype)
+    local panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) or nil
+    local single = vector_conv.single(kernel.profile, list.shape, g, bytes_of(dtype), panel)
+    kernel.single = single ~= nil
+    if single then return add_part(list, node, g, single, panel) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
-    tile.turned = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) ~= nil
+    tile.turned = panel ~= nil
     tile.panel = text.block(tile.turned and "" or "panel[TERMS * COLUMNS], ")
     list.tile = tile
     list.type = c_text.type_of(node.ins.weight)
@@ -127,19 +136,21 @@ local function weight_gradient(kernel, node, op, dtype)
 end
 
 -- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, or
--- conv_squares.NAME_squares by squares, and what each needs; `own`, blocks, lines, squares: what each needs besides;
--- runs: what copies runs for blocks.
+-- conv_squares.NAME_squares by squares, or conv_single.conv2d_single by places of one tap, and what each needs; `own`,
+-- blocks, lines, squares: what each needs besides; runs: what copies runs for blocks.
 local function set_blocks(entry, name, own, blocks, lines, runs, squares)
     entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines",
-        "conv_squares." .. name .. "_squares" }
+        "conv_squares." .. name .. "_squares", name == "conv2d" and "conv_single.conv2d_single" or nil }
     entry.block = function(kernel)
-        return entry.blocks[kernel.squares and 4 or kernel.lines and 3 or kernel.matrix and 2 or 1]
+        return entry.blocks[kernel.squares and 4 or kernel.single and 5 or kernel.lines and 3
+            or kernel.matrix and 2 or 1]
     end
     entry.helper = function(_, kernel)
         local copies = "planes planes_blocks planes_turn:half planes_copy:half "
         if kernel.squares then
             return copies .. ("planes_squares:%d %s:%d"):format(kernel.squares, squares, kernel.squares)
         end
+        if kernel.single then return copies end
         if not kernel.matrix then return copies .. "planes_places " .. own end
         return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
             .. (kernel.lines and lines or blocks)

@@ -22,6 +22,10 @@ local LISTS = 64            -- taps that have a list of places of their own, at 
 local INNER = 8             -- images of a block whose elements of one place are neighbours, at least
 local LEAST = 48            -- places of a block that is not made smaller for more tiles
 
+-- Where places have one tap: places of a block, outputs of a tile and channels copied at once, at most; channels and
+-- outputs of a group, at least.
+local SINGLE = { places = 256, tall = 128, depth = 128, least = 16 }
+
 local function ceil(a, b) return (a + b - 1) // b end
 
 --- Rows and vectors of sums: the most that a profile's registers hold.
@@ -163,6 +167,26 @@ function vector_conv.gradient(profile, shape, g, partials, size)
     return { rows = sums.rows, columns = sums.columns, wide = wide, tall = tall, places = places_of(cut),
         blocks = blocks_of(g, part, cut), space = space(g, part, cut),
         cut = cut_text(cut), lists = has_edges(g, part) and shape.taps <= LISTS and shape.taps + 1 or 1 }
+end
+
+--- The sizes of a product over planes whose places have one tap (templates/c/conv_single.c), nil of another. panel: the
+--- outputs of a panel of turned weights, nil where they are rows.
+---   rows, columns    of sums
+---   tall, depth      outputs of a tile, channels that are copied at once
+---   places           of a block at most, whole columns
+---   blocks, cut      number of blocks, and how places are cut into them
+function vector_conv.single(profile, shape, g, size, panel)
+    local part = g.parts[1]
+    if #g.parts > 1 or shape.taps > 1 or g.place_step[1] * g.place_step[2] > 1 or has_edges(g, part)
+        or math.min(shape.channels, shape.out) < SINGLE.least then return nil end
+    local rows = profile.registers >= 32 and (panel or 8) % 8 == 0 and 8 or 4
+    local columns = 2 * profile.vector // size
+    local cut = cut_of(g, part, SINGLE.places, 1)
+    return { rows = rows, columns = columns, tall = even(ceil(shape.out, LINE), SINGLE.tall // LINE) * LINE,
+        depth = even(shape.channels, SINGLE.depth), places = ceil(places_of(cut), columns) * columns,
+        blocks = blocks_of(g, part, cut), cut = cut_text(cut),
+        strips = text.block(("strip_%dx%d(&s);"):format(rows, columns)),
+        rows_of_weights = text.block(panel and "" or "rows[TALL * DEPTH], ") }
 end
 
 return vector_conv
