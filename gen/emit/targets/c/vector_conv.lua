@@ -23,8 +23,8 @@ local INNER = 8             -- images of a block whose elements of one place are
 local LEAST = 48            -- places of a block that is not made smaller for more tiles
 
 -- Where places have one tap: places of a block, outputs of a tile and channels copied at once, at most; channels and
--- outputs of a group, at least.
-local SINGLE = { places = 256, tall = 128, depth = 128, least = 16 }
+-- outputs of a group, at least; channels of a tile of the gradient, at most.
+local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256 }
 
 local function ceil(a, b) return (a + b - 1) // b end
 
@@ -161,7 +161,11 @@ function vector_conv.gradient(profile, shape, g, partials, size)
     local wide, tall = wide_of(shape, sums), even(shape.channels, TALL)
     local down = partials * g.groups * ceil(shape.channels, tall)
     if down * ceil(shape.out, 2 * wide) >= 2 * TILES then wide = 2 * wide end   -- half as many copies
-    local cut = cut_of(g, part, TERMS, tall)
+    local cut = cut_of(g, part, TERMS, tall)    -- decides the bits
+    while shape.taps == 1 and 2 * tall <= SINGLE.channels and tall < shape.channels
+        and down * ceil(shape.out, wide) >= 2 * TILES do
+        tall, down = 2 * tall, ceil(down, 2)    -- half as many results' gradients are turned
+    end
     local runs = ceil(blocks_of(g, part, cut), partials) * partials
     if cut.rows == part.h.places and cut.columns == part.w.places then cut.images = ceil(g.B, math.min(g.B, runs)) end
     return { rows = sums.rows, columns = sums.columns, wide = wide, tall = tall, places = places_of(cut),
