@@ -272,7 +272,8 @@ static void $fn($params) {
                 const conv_layout results = {block.h.first * $(shape.columns) + block.w.first, $(shape.columns), 1,
                                              GROUPS * OUT * PLACES};
                 places = conv_places(at, from, reach, &block, &part, &planes, &results);
-                conv_find_lists(lists, counts, LISTS, MOST, at, reach, places, part.w.taps, COLUMNS);
+                conv_find_lists(lists, counts, LISTS, MOST, at, reach, places, block.w.places, part.w.taps,
+                                COLUMNS);
             }
             const $type *image = x + (((size_t)block.image * GROUPS + g) * IN + k0) * PLANE;
             conv_copy(copy, SPACE, image, &block, &planes, tall, other);

@@ -6,18 +6,27 @@ static bool conv_differ(const conv_block *a, const conv_block *b) {
     return a->images != b->images || a->h.first != b->h.first || a->w.first != b->w.first;
 }
 
+/* Whether a tap across reads inside the plane. */
+static inline bool conv_reaches(const conv_reach *x, int w) { return w >= x->w.first && w < x->w.end; }
+
 /* For each tap the places that read inside the plane, as steps of sums (conv_sums) over the copy and rows of `columns`
- * elements; the last list has all places, and is the only one if `count` is 1. */
+ * elements; the last list has all places, and is the only one if `count` is 1. Rows have `across` places. */
 static __attribute__((noinline)) void conv_find_lists(conv_item *lists, int *counts, int count, int most, const int *at,
-                                                      const conv_reach *reach, int places, int wide, int columns) {
+                                                      const conv_reach *reach, int places, int across, int wide,
+                                                      int columns) {
     for (int tap = 0; tap < count; tap++, lists += most) {
         const int h = tap / wide, w = tap % wide;
-        counts[tap] = 0;
-        for (int p = 0; p < places; p++) {
-            const conv_reach x = reach[p];
-            if (tap < count - 1 && (h < x.h.first || h >= x.h.end || w < x.w.first || w >= x.w.end)) continue;
-            lists[counts[tap]++] = (conv_item){at[p], p * columns};
+        int n = 0;
+        for (int row = 0; row < places; row += across) {
+            int first = row, end = row + across;
+            if (tap < count - 1) {
+                if (h < reach[row].h.first || h >= reach[row].h.end) continue;
+                while (first < end && !conv_reaches(reach + first, w)) first++;
+                while (first < end && !conv_reaches(reach + end - 1, w)) end--;
+            }
+            for (int p = first; p < end; p++) lists[n++] = (conv_item){at[p], p * columns};
         }
+        counts[tap] = n;
     }
 }
 
