@@ -24,8 +24,12 @@ static inline __attribute__((always_inline)) void square_taps_$(side)(vec to[$n]
 }
 
 /* G g G^T of VEC_LANES outputs: taps lie `step` elements apart, backwards if that is below 0. */
-static inline __attribute__((always_inline)) void square_weights_$(side)(real *to, size_t apart, const real *from,
-                                                                   int step) {
+//% if side == 2 then
+static inline __attribute__((always_inline)) void
+//% else
+static __attribute__((noinline)) void
+//% end
+square_weights_$(side)(real *to, size_t apart, const real *from, int step) {
     vec columns[3][$n];
     UNROLL for (int c = 0; c < 3; c++) {
         vec g[3];
@@ -56,8 +60,12 @@ static inline __attribute__((always_inline)) void square_results_$(side)(vec to[
 }
 
 /* A^T m A of VEC_LANES squares, whose $(n * n) sums lie `apart` elements from each other. */
-static inline __attribute__((always_inline)) void square_finish_$(side)(vec to[$side][$side], const real *from,
-                                                                  size_t apart) {
+//% if side == 2 then
+static inline __attribute__((always_inline)) void
+//% else
+static __attribute__((noinline)) void
+//% end
+square_finish_$(side)(vec to[$side][$side], const real *from, size_t apart) {
     vec columns[$n][$side];
     UNROLL for (int c = 0; c < $n; c++) {
         vec m[$n];
