@@ -33,11 +33,7 @@ static inline __attribute__((always_inline)) void square_read_$(side)(vec to[$n]
 
 /* B^T d B of VEC_LANES squares: element (r, c) is at from + r / $side * below + r % $side * next + c * beside. The
  * $(n * n) factors go to `to`, `apart` elements from each other. */
-//% if side == 2 then
-static inline __attribute__((always_inline)) void
-//% else
-static __attribute__((noinline)) void
-//% end
+$(planes_squares_call { side = side })
 square_factors_$(side)(real *to, size_t apart, const real *from, int below, int next, int beside) {
     vec columns[$n][$n];
     UNROLL for (int c = 0; c < $n; c++) {
@@ -53,3 +49,10 @@ square_factors_$(side)(real *to, size_t apart, const real *from, int below, int 
         UNROLL for (int c = 0; c < $n; c++) vec_store(to + ($n * r + c) * apart, row[c], VEC_LANES);
     }
 }
+
+//@ planes_squares_call(side)
+//% if side == 2 then
+static inline __attribute__((always_inline)) void
+//% else
+static __attribute__((noinline)) void
+//% end

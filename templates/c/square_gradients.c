@@ -25,11 +25,7 @@ static inline __attribute__((always_inline)) void square_values_$(side)(vec to[$
 }
 
 /* A dy A^T for VEC_LANES outputs: the results of a square lie in $side rows, `row` elements apart. */
-//% if side == 2 then
-static inline __attribute__((always_inline)) void
-//% else
-static __attribute__((noinline)) void
-//% end
+$(square_gradients_call { side = side })
 square_spread_$(side)(real *to, size_t apart, const real *from, int row) {
     vec rows[$side][$n];
     UNROLL for (int r = 0; r < $side; r++) {
@@ -63,11 +59,7 @@ static inline __attribute__((always_inline)) void square_gradients_$(side)(vec t
 
 /* G^T s G for at most VEC_LANES outputs, of $(n * n) sums `apart` elements from each other: the gradients of 9 taps,
  * `row` elements from each other. */
-//% if side == 2 then
-static inline __attribute__((always_inline)) void
-//% else
-static __attribute__((noinline)) void
-//% end
+$(square_gradients_call { side = side })
 square_sum_taps_$(side)(real *to, size_t row, const real *from, size_t apart, int outputs) {
     vec columns[$n][3];
     UNROLL for (int c = 0; c < $n; c++) {
@@ -85,3 +77,10 @@ square_sum_taps_$(side)(real *to, size_t row, const real *from, size_t apart, in
         }
     }
 }
+
+//@ square_gradients_call(side)
+//% if side == 2 then
+static inline __attribute__((always_inline)) void
+//% else
+static __attribute__((noinline)) void
+//% end

@@ -24,11 +24,7 @@ static inline __attribute__((always_inline)) void square_taps_$(side)(vec to[$n]
 }
 
 /* G g G^T of VEC_LANES outputs: taps lie `step` elements apart, backwards if that is below 0. */
-//% if side == 2 then
-static inline __attribute__((always_inline)) void
-//% else
-static __attribute__((noinline)) void
-//% end
+$(square_products_call { side = side })
 square_weights_$(side)(real *to, size_t apart, const real *from, int step) {
     vec columns[3][$n];
     UNROLL for (int c = 0; c < 3; c++) {
@@ -60,11 +56,7 @@ static inline __attribute__((always_inline)) void square_results_$(side)(vec to[
 }
 
 /* A^T m A of VEC_LANES squares, whose $(n * n) sums lie `apart` elements from each other. */
-//% if side == 2 then
-static inline __attribute__((always_inline)) void
-//% else
-static __attribute__((noinline)) void
-//% end
+$(square_products_call { side = side })
 square_finish_$(side)(vec to[$side][$side], const real *from, size_t apart) {
     vec columns[$n][$side];
     UNROLL for (int c = 0; c < $n; c++) {
@@ -78,3 +70,10 @@ square_finish_$(side)(vec to[$side][$side], const real *from, size_t apart) {
         square_results_$(side)(to[r], m);
     }
 }
+
+//@ square_products_call(side)
+//% if side == 2 then
+static inline __attribute__((always_inline)) void
+//% else
+static __attribute__((noinline)) void
+//% end
