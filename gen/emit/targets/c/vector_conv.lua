@@ -173,15 +173,16 @@ function vector_conv.gradient(profile, shape, g, partials, size)
         cut = cut_text(cut), lists = has_edges(g, part) and shape.taps <= LISTS and shape.taps + 1 or 1 }
 end
 
---- The sizes of a product over planes whose places have one tap (templates/c/conv_single.c), nil of another. panel: the
---- outputs of a panel of turned weights, nil where they are rows.
+--- The sizes of a product over planes whose places are neighbours and have one tap (templates/c/conv_single.c), nil of
+--- another. panel: the outputs of a panel of turned weights, nil where they are rows.
 ---   rows, columns    of sums
 ---   tall, depth      outputs of a tile, channels that are copied at once
 ---   places           of a block at most, whole columns
 ---   blocks, cut      number of blocks, and how places are cut into them
 function vector_conv.single(profile, shape, g, size, panel)
     local part = g.parts[1]
-    if #g.parts > 1 or shape.taps > 1 or g.place_step[1] * g.place_step[2] > 1 or has_edges(g, part)
+    local steps = g.place_step[1] * g.place_step[2] * g.read_step[1] * g.read_step[2]
+    if #g.parts > 1 or shape.taps > 1 or steps > 1 or has_edges(g, part)
         or math.min(shape.channels, shape.out) < SINGLE.least then return nil end
     local rows = profile.registers >= 32 and (panel or 8) % 8 == 0 and 8 or 4
     local columns = 2 * profile.vector // size
