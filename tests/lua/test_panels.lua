@@ -64,6 +64,15 @@ train      { updates = 3, seed = 5 }
 precision  "bf16"
 ]]
 
+-- A program must compute with one thread and with three what another one does.
+local function same_by_threads(programs, p, other)
+    local expected = programs.dump(other, { "--cycles", 3, "--threads", 1 })
+    for _, threads in ipairs { 1, 3 } do
+        programs.identical(programs.dump(p, { "--cycles", 3, "--threads", threads }), expected,
+            { "parameters", "state", "gradients" })
+    end
+end
+
 for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
     -- programs.lua, and a function (name, micro-steps, options of gagen ...) that builds a program of PLANES or of
     -- another spec and reads its step.c.
@@ -84,11 +93,7 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
         t.equal(select(2, step:gsub("conv2d_dw_whole_%d", "")), march ~= "x86-64-v3" and 3 or 0)
         local turned, other = build("apart", 2, "--without", "parts")
         t.equal(select(2, other:gsub("conv2d_dw_sum_%d", "")), 3)
-        local expected = programs.dump(turned, { "--cycles", 3, "--threads", 1 })
-        for _, threads in ipairs { 1, 3 } do
-            programs.identical(programs.dump(whole, { "--cycles", 3, "--threads", threads }), expected,
-                { "parameters", "state", "gradients" })
-        end
+        same_by_threads(programs, whole, turned)
     end)
 
     for _, precision in ipairs(march ~= "sapphirerapids" and { "f32", "bf16" } or {}) do
@@ -100,11 +105,7 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16", "x86-64-v3" } do
             local whole = build("squares_" .. precision, 1)
             t.equal(select(2, host.read(whole.folder .. "/kernels.c"):gsub(" in their order, by squares of [24] x", "")), 1)
             local apart = build("squares_apart_" .. precision, 1, "--without", "parts")
-            local expected = programs.dump(apart, { "--cycles", 3, "--threads", 1 })
-            for _, threads in ipairs { 1, 3 } do
-                programs.identical(programs.dump(whole, { "--cycles", 3, "--threads", threads }), expected,
-                    { "parameters", "state", "gradients" })
-            end
+            same_by_threads(programs, whole, apart)
         end)
     end
 
