@@ -162,6 +162,31 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
     end)
 end
 
+-- A first layer, whose weight has the panels of its forward product alone, several of them, the last one with fewer
+-- terms, and more columns than a tile.
+for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
+    add(march .. ": several panels of several tiles, of the forward product alone", function(t)
+        local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).level_of(march)
+        programs.write_sines("wide.csv", 72, 1700)
+        local function dump(name, ...)
+            local p = programs.build("wide_" .. name .. "_" .. march:gsub("%-", "_"), [[
+data       { "csv", train = "wide.csv", target = "last", shuffle = false }
+batch      (36)
+accumulate (2)
+model      { linear "first" { 600 }, tanh {}, linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 3, seed = 5 }
+precision  "bf16"
+]], { options = { "--march", march, ... }, level = level })
+            return programs.dump(p, { "--cycles", 3 }), host.read(p.folder .. "/step.c")
+        end
+        local panels, step = dump "panels"
+        t.contains(step, "m->v.first_weight_turned_panels")
+        programs.identical(panels, (dump("copied", "--without", "layout")), { "parameters", "state", "gradients" })
+    end)
+end
+
 -- 96 rows are whole blocks. The products have GELU, its gradient, tanh, a residual or nothing behind them.
 add("sapphirerapids: vectors finish a block beside the next one, for any number of threads", function(t)
     local rows, arrays = { "--set", "batch=8" }, { "parameters", "state", "gradients" }
