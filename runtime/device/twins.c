@@ -7,7 +7,7 @@
 
 #include "device/tuning.h"
 
-enum { OWN = 1 + GA_TWIN_OPERANDS, TIMES = 3 };
+enum { OWN = 1 + GA_TWIN_OPERANDS, TIMES = 3, FIRST_OF_SUMS = 2 };
 
 /* === launches =============================================================================================== */
 
@@ -34,17 +34,18 @@ static int launch_twin(const ga_twins *t, ga_cuda_stream s, int i, void **args, 
         {{w->totals}, {256}, 0, true}};
     ga_boxes boxes[GA_TWIN_OPERANDS];
     ga_address parts = t->parts;
-    void *all[GA_TWIN_PARAMETERS + OWN];
-    int count = w->parameters;
-    memcpy(all, args, sizeof *all * (size_t)count);
-    if (w->parts) all[count++] = &parts;
-    for (int o = 0; o < w->operands; o++) {
-        GA_TRY(describe(t, &boxes[o], w, &w->boxes[o], args, e));
-        all[count++] = &boxes[o];
+    void *all[2][GA_TWIN_PARAMETERS + OWN]; /* of the product, of sums beside it */
+    for (int sums = 0; sums < 2; sums++) {
+        int count = 0;
+        for (int k = 0; k < w->parameters; k++)
+            if (sums || !w->totals || k != w->left_out) all[sums][count++] = args[k];
+        if (w->parts) all[sums][count++] = &parts;
+        for (int o = 0; o < w->operands; o++) all[sums][count++] = &boxes[o];
     }
+    for (int o = 0; o < w->operands; o++) GA_TRY(describe(t, &boxes[o], w, &w->boxes[o], args, e));
     for (int k = 0; k < GA_TWIN_KERNELS; k++)
         if (shapes[k].blocks[0] > 0)
-            GA_TRY(ga_device_launch(t->device, s, t->states[i].kernels[k], &shapes[k], all, e));
+            GA_TRY(ga_device_launch(t->device, s, t->states[i].kernels[k], &shapes[k], all[k >= FIRST_OF_SUMS], e));
     return 0;
 }
 
@@ -58,7 +59,7 @@ int ga_twins_launch(const ga_twins *t, ga_cuda_stream s, int i, void **args, ga_
 typedef struct trial {
     ga_address at[2][GA_TWIN_PARAMETERS];
     void *args[2][GA_TWIN_PARAMETERS];
-    ga_address memory, found;
+    ga_address memory, found, none; /* none stays 0 */
     float number;
     int64_t whole;
     bool adds, can_add;
@@ -93,6 +94,7 @@ static size_t place(trial *x, const ga_twin *w) {
             x->args[own][k] = is_array                    ? (void *)&x->at[own][k]
                               : p->made == GA_MADE_NUMBER ? (void *)&x->number
                               : p->made == GA_MADE_WHOLE  ? (void *)&x->whole
+                              : p->made == GA_MADE_NONE   ? (void *)&x->none
                               : p->made == GA_MADE_SIZES  ? w->sizes
                                                           : (void *)&x->adds;
         }
@@ -206,7 +208,7 @@ static int find_kernels(ga_twins *t, int i, bool *all, ga_err *e) {
     for (int k = 0; k < GA_TWIN_KERNELS; k++) {
         char name[256];
         if (blocks[k] == 0) continue;
-        snprintf(name, sizeof name, "%s_%s", w->twin, names[k]);
+        snprintf(name, sizeof name, "%s_%s", k < FIRST_OF_SUMS ? w->twin : w->summing, names[k]);
         GA_TRY(ga_device_kernel(t->device, name, &t->states[i].kernels[k], e));
         *all = *all && t->states[i].kernels[k];
     }

@@ -11,7 +11,7 @@
 enum { GA_TWIN_PARAMETERS = 40, GA_TWIN_OPERANDS = 4, GA_BOX_COLUMNS = 64 };
 
 /* The argument that a comparison passes for a parameter: arrays of made-up 16-bit or f32 numbers, an array of
- * bytes that are 0 or 1 (n: bytes), 0.5, 0, whether the kernel adds to its result, the twin's sizes. */
+ * bytes that are 0 or 1 (n: bytes), 0.5, 0, no array, whether the kernel adds to its result, the twin's sizes. */
 typedef enum ga_made {
     GA_MADE_HALF,
     GA_MADE_REAL,
@@ -19,6 +19,7 @@ typedef enum ga_made {
     GA_MADE_ONES,
     GA_MADE_NUMBER,
     GA_MADE_WHOLE,
+    GA_MADE_NONE,
     GA_MADE_ADDS,
     GA_MADE_SIZES
 } ga_made;
@@ -40,12 +41,14 @@ typedef struct ga_twin_operand {
 
 typedef struct ga_twin {
     const char *name;                  /* of the function that launches the kernel or its twin */
-    const char *twin;                  /* its kernels are TWIN_boxes, TWIN_parts, TWIN_sums and TWIN_totals */
+    const char *twin;                  /* its kernels are TWIN_boxes and TWIN_parts */
     int kernel;                        /* number of the kernel */
     unsigned blocks, threads, shared;  /* of its launch */
     unsigned own_blocks, own_shared;   /* of the twin's */
     unsigned tiles;                    /* blocks that add up parts; 0: no tile comes in parts */
     unsigned sums, totals;             /* blocks for sums of an operand beside the product; 0: there are none */
+    const char *summing;               /* their kernels are SUMMING_sums and SUMMING_totals */
+    int left_out;                      /* the parameter that these alone take, where totals are more than 0 */
     bool parts;                        /* whether the twin takes memory for parts of its result */
     bool rounds;                       /* results are sums by weights that are rounded to 16 bits */
     int operands;

@@ -279,9 +279,9 @@ GA_KERNEL($threads) $fn($params) {
     conv_patch_gradient<$(tile.slice)>(
         ring, x + (ga_int64)g * s.in_octets * s.height * s.width * GA_OCTET,
         dy + (ga_int64)g * s.out_octets * s.result * GA_OCTET, s, share, patch, q0, o0, from, to,
-        [&](int c, int tap, int o, float2 two) {
+        [&](int c, int tap, int o, float4 four) {
             const int row = (q0 * GA_OCTET + c) * GA_TAPS + tap;
-            *(float2 *)(of_group + (ga_int64)row * s.out + o0 * GA_OCTET + o) = two;
+            *(float4 *)(of_group + (ga_int64)row * s.out + o0 * GA_OCTET + o) = four;
         });
 }
 

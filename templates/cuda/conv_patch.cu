@@ -127,7 +127,7 @@ GA_DEVICE void conv_patch_product(ga_byte *ring, const $type *x, const $type *we
 //@ conv_patch_gradient(type)
 /* A tile of the gradient of a weight: 64 channels at all taps, from octet c0 on, and 64 outputs, from octet o0 on, by
  * eight warps, each with two octets of channels and four of outputs. Terms are the places from `from` to `to`, PLACES
- * in a slice. Calls store(channel, tap, output, values) for each two neighbours of the tile. */
+ * in a slice. Calls store(channel, tap, output, values) for each four neighbours of the tile. */
 template <int PLACES, typename STORE>
 GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *dy, const conv_sizes &s,
                                    const conv_share &share, const conv_patch &patch, int c0, int o0, int from, int to,
@@ -185,10 +185,13 @@ GA_DEVICE void conv_patch_gradient(ga_byte *ring, const $type *x, const $type *d
     __syncthreads(); /* all spots are there */
     const int slices = to > from ? (to - from + PLACES - 1) / PLACES : 0;
     conv_ring<STAGES>(ring, stage, slices, warp >= OCTETS / 2, begin, product);
+    const bool lower = lane % 2; /* of two lanes one has four neighbours of the upper row, the other one of the lower */
 #pragma unroll
-    for (int k = 0; k < GA_TAPS * 4 * 2; k++) {
-        const float (&four)[4] = sum[k / 8][0][k / 2 % 4];
-        store(channels * GA_OCTET + lane / 4 + k % 2 * 8, k / 8, (outputs + k / 2 % 4) * GA_OCTET + lane % 4 * 2,
-              make_float2(four[k % 2 * 2], four[k % 2 * 2 + 1]));
+    for (int k = 0; k < GA_TAPS * 4; k++) {
+        const float (&own)[4] = sum[k / 4][0][k % 4];
+        const float left = __shfl_xor_sync(GA_ALL_LANES, lower ? own[0] : own[2], 1);
+        const float right = __shfl_xor_sync(GA_ALL_LANES, lower ? own[1] : own[3], 1);
+        store(channels * GA_OCTET + lane / 4 + lower * 8, k / 4, (outputs + k % 4) * GA_OCTET + lane % 4 / 2 * 4,
+              lower ? make_float4(left, right, own[2], own[3]) : make_float4(own[0], own[1], left, right));
     }
 }

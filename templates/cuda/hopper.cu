@@ -140,10 +140,10 @@ template <int N> GA_DEVICE void ga_settle(float (&d)[N][4]) {
 }
 
 //@ products(half, eights, wide, first, names, registers)
-/* Begins to add the product of a (64 x 16) and b (16 x $wide) to the sums of a warpgroup, in f32. Warp w has rows
- * 16 w on; of eight columns v a lane has sums as ga_multiply leaves them. */
-template <bool A_TURNED, bool B_TURNED>
-GA_DEVICE void ga_group_multiply(float (&d)[$eights][4], ga_uint64 a, ga_uint64 b) {
+/* Begins to add the product of a (64 x 16) and b (16 x $wide) to the first $eights sums of a warpgroup, in f32. Warp w
+ * has rows 16 w on; of eight columns v a lane has sums as ga_multiply leaves them. */
+template <bool A_TURNED, bool B_TURNED, int EIGHTS>
+GA_DEVICE void ga_group_multiply_$wide(float (&d)[EIGHTS][4], ga_uint64 a, ga_uint64 b) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n$(wide)k16.f32.$half.$half "
         $names

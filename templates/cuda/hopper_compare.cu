@@ -8,6 +8,7 @@ GA_DEVICE float ga_number(const void *x, int half, ga_int64 i) {
 
 /* Fills an array with numbers from -1 to 1. */
 GA_KERNEL(256) made_up(void *to, int half, ga_int64 n, int seed) {
+#pragma unroll 1
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         ga_uint32 bits = (ga_uint32)i * 2654435761u + (ga_uint32)seed * 2246822519u + 374761393u;
         bits = (bits ^ bits >> 15) * 2246822519u;
@@ -23,6 +24,7 @@ GA_KERNEL(256) made_up(void *to, int half, ga_int64 n, int seed) {
 /* found[0]: the bits of the greatest magnitude. */
 GA_KERNEL(256) greatest(ga_uint32 *found, const void *x, int half, ga_int64 n) {
     ga_uint32 most = 0;
+#pragma unroll 1
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         const ga_uint32 bits = __float_as_uint(ga_number(x, half, i)) & 0x7fffffff;
         most = bits > most ? bits : most;
@@ -35,6 +37,7 @@ GA_KERNEL(256) different(ga_uint32 *found, const void *x, const void *y, int hal
                        float step) {
     const float apart = __uint_as_float(found[0]) * least;
     ga_uint32 count = 0;
+#pragma unroll 1
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         const float a = ga_number(x, half, i), b = ga_number(y, half, i);
         count += !(a == b || fabsf(a - b) <= apart + step * fabsf(a));

@@ -16,20 +16,20 @@ GA_DEVICE void ga_group_store(float *scratch, const float (&sum)[EIGHTS][4], int
 }
 
 //@ runs(type, half)
-/* -- a product of sm_90a. A tile has 128 rows and WIDE columns, a slice of it is 64 terms deep. The CLUSTER blocks of a
- * cluster have tiles below each other, a pile: each copies its rows of A, and to all of them a part of the columns of B.
- * Clusters take the first piles in turns, so that those which run at the same time read the same rows and columns. The
- * last piles may be shared: `shares` clusters have `share` slices of each, all at the same terms; the slices behind them,
- * the tails of these piles, are one line, cut into equal runs for the other clusters. The sums of a shared pile are
- * parts: a second kernel adds them up in the order of their terms. So the sizes that the host gives, clusters among them,
- * decide about the order of each sum. The first warpgroup of a block copies slices into a ring, two others multiply:
- * each 64 of the rows. */
+/* -- a product of sm_90a. A tile has 128 rows and `wide` columns, 256 or 192; a slice of it is 64 terms deep. The
+ * CLUSTER blocks of a cluster have tiles below each other, a pile: each copies its rows of A, and to all of them a part
+ * of the columns of B. Clusters take the first piles in turns, so that those which run at the same time read the same
+ * rows and columns. The last piles may be shared: `shares` clusters have `share` slices of each, all at the same terms;
+ * the slices behind them, the tails of these piles, are one line, cut into equal runs for the other clusters. The sums of
+ * a shared pile are parts: a second kernel adds them up in the order of their terms. So the sizes that the host gives,
+ * clusters among them, decide about the order of each sum. The first warpgroup of a block copies slices into a ring, two
+ * others multiply: each 64 of the rows. */
 
 enum {
     GA_RING = 4,          /* slices */
     GA_DEEP = 64,         /* terms of a slice: rows of 128 bytes, or panels of 64 rows of 64 neighbours */
     GA_PANEL = 64 * 128,  /* bytes */
-    GA_TALL = 128, GA_WIDEST = 256,
+    GA_TALL = 128, GA_WIDEST = 256, GA_NARROW = 192,
     GA_A_BYTES = GA_TALL * 128, GA_SLICE_BYTES = (GA_TALL + GA_WIDEST) * 128, /* of a place */
     GA_PART_ROWS = 16     /* of a tile, whose parts a block of the second kernel adds up */
 };
@@ -41,16 +41,16 @@ struct ga_piece {
 };
 
 //@ walks(type, half)
-/* The pieces of each cluster. */
+/* The pieces of each cluster. WIDE: the columns of tiles; 0: as the sizes say. */
 template <int CLUSTER, int WIDE> struct ga_run {
     enum { PILE = CLUSTER * GA_TALL };
     const product_sizes &size;
 
     __device__ __forceinline__ int slices() const { return (size.K + GA_DEEP - 1) / GA_DEEP; }
+    __device__ __forceinline__ int wide() const { return WIDE ? WIDE : size.wide; }
+    __device__ __forceinline__ int across() const { return (size.N + wide() - 1) / wide(); }
     /* Piles that are shared, clusters that have shares of them; the others, and the slices of a tail. */
-    __device__ __forceinline__ int shared() const {
-        return (size.M + PILE - 1) / PILE * ((size.N + WIDE - 1) / WIDE) - size.whole;
-    }
+    __device__ __forceinline__ int shared() const { return (size.M + PILE - 1) / PILE * across() - size.whole; }
     __device__ __forceinline__ int sharers() const { return size.shares * shared(); }
     __device__ __forceinline__ int others() const { return size.clusters - sharers(); }
     __device__ __forceinline__ int tail() const { return max(slices() - size.shares * size.share, 0); }
@@ -86,7 +86,7 @@ template <int CLUSTER, int WIDE> struct ga_run {
         return true;
     }
     __device__ __forceinline__ void place(int &i0, int &j0, int pile) const {
-        ga_tile_place<PILE, WIDE>(size.M, size.N, i0, j0, pile);
+        ga_tile_place(PILE, wide(), size.M, size.N, i0, j0, pile);
         i0 += blockIdx.x % CLUSTER * GA_TALL;
     }
     /* The parts of a shared pile: one or two of its tail. */
@@ -100,33 +100,32 @@ template <int CLUSTER, int WIDE> struct ga_run {
     /* Where the sums of A over the terms of a piece are kept, beside all parts of tiles: those of rows from i0 on. */
     __device__ __forceinline__ ga_int64 terms_at(const ga_piece &p, int i0) const {
         const int number = p.part < 0 ? 0 : p.part - first_part(p.pile - size.whole);
-        return (ga_int64)first_part(shared()) * (PILE * WIDE) + (i0 / PILE * (size.shares + 2) + number) * PILE + i0 % PILE;
+        return (ga_int64)first_part(shared()) * (PILE * wide()) + (i0 / PILE * (size.shares + 2) + number) * PILE + i0 % PILE;
     }
     /* The pieces that the first pile of a row of piles comes in; the first one. */
     __device__ __forceinline__ int pieces_of(ga_piece &p, int row) const {
-        const int across = (size.N + WIDE - 1) / WIDE;
-        p.pile = row / 8 * 8 * across + row % 8; /* as ga_tile_place has it */
+        p.pile = row / 8 * 8 * across() + row % 8; /* as ga_tile_place has it */
         p.part = p.pile < size.whole ? -1 : first_part(p.pile - size.whole);
         return p.part < 0 ? 1 : parts_of(p.pile - size.whole);
     }
     /* Where this block of a cluster keeps a part of its tile. */
     __device__ __forceinline__ ga_int64 at(int part) const {
-        return (ga_int64)(part * CLUSTER + blockIdx.x % CLUSTER) * (GA_TALL * WIDE);
+        return (ga_int64)(part * CLUSTER + blockIdx.x % CLUSTER) * (GA_TALL * wide());
     }
 };
 
 //@ slices(type, half)
-/* Copies one of PARTS equal parts of a slice of an operand to BLOCKS blocks: the slice has EXTENT rows (columns) from i0
- * on, its terms from k0 on; a part has some of the rows, or of the terms where it would have no whole panels. */
-template <int BLOCKS, int PARTS, int EXTENT, bool TURNED>
-GA_DEVICE void ga_slice_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int i0, int k0, int part) {
-    enum { PART = EXTENT / PARTS, BY_TERMS = TURNED && PART % 64 != 0 };
-    const int i = part * PART, k = part * (GA_DEEP / PARTS);
-    if (BY_TERMS)
-        for (int panel = 0; panel < EXTENT / 64; panel++)
+/* Copies one of PARTS equal parts of a slice of an operand to BLOCKS blocks: the slice has `extent` rows (columns) from
+ * i0 on, its terms from k0 on; a part has some of the rows, or of the terms where it would have no whole panels. */
+template <int BLOCKS, int PARTS, bool TURNED>
+GA_DEVICE void ga_slice_copy(ga_byte *to, const ga_boxes &from, ga_uint64 *gate, int extent, int i0, int k0, int part) {
+    const int own = extent / PARTS, i = part * own, k = part * (GA_DEEP / PARTS);
+    const bool by_terms = TURNED && own % 64 != 0;
+    if (by_terms)
+        for (int panel = 0; panel < extent / 64; panel++)
             ga_box_to<BLOCKS>(to + panel * GA_PANEL + k * 128, from, gate, i0 + panel * 64, k0 + k);
     else if (TURNED)
-        for (int panel = 0; panel < PART / 64; panel++)
+        for (int panel = 0; panel < own / 64; panel++)
             ga_box_to<BLOCKS>(to + i * 128 + panel * GA_PANEL, from, gate, i0 + i + panel * 64, k0);
     else
         ga_box_to<BLOCKS>(to + i * 128, from, gate, k0, i0 + i);
@@ -147,10 +146,10 @@ GA_DEVICE void ga_run_copy(ga_byte *ring, const ga_boxes &a, const ga_boxes &b, 
             const int place = n % GA_RING;
             ga_byte *slice = ring + place * GA_SLICE_BYTES;
             ga_gate_wait(empty + place, ~(n / GA_RING) & 1);
-            ga_gate_expect(full + place, (GA_TALL + WIDE) * 128);
-            ga_slice_copy<1, 1, GA_TALL, A_TURNED>(slice, a, full + place, i0, s * GA_DEEP, 0);
-            ga_slice_copy<CLUSTER, CLUSTER, WIDE, B_TURNED>(slice + GA_A_BYTES, b, full + place, j0, s * GA_DEEP,
-                                                            blockIdx.x % CLUSTER);
+            ga_gate_expect(full + place, (GA_TALL + run.wide()) * 128);
+            ga_slice_copy<1, 1, A_TURNED>(slice, a, full + place, GA_TALL, i0, s * GA_DEEP, 0);
+            ga_slice_copy<CLUSTER, CLUSTER, B_TURNED>(slice + GA_A_BYTES, b, full + place, run.wide(), j0,
+                                                      s * GA_DEEP, blockIdx.x % CLUSTER);
         }
 }
 
@@ -215,49 +214,64 @@ GA_DEVICE void ga_strip_eight(float (&value)[8], const float *strip, int row, in
     }
 }
 
-/* Calls put(i, j, value, beside) for each eight neighbours of strip n of the sums of a warp, whose lane begins with
- * row i and column j. bias: of all columns, in shared memory, or null. */
-template <int EIGHTS, typename BESIDE, typename PUT>
-GA_DEVICE void ga_strip_put(float *scratch, const float (&sum)[EIGHTS][4], const float *bias, int n,
-                            const ga_strip_reads<BESIDE> &beside, int i, int j, int lane, PUT put) {
-    const int row = lane / 4;
+/* Puts strip n of the sums of a warp into shared memory. */
+template <int EIGHTS> GA_DEVICE void ga_strip_begin(float *scratch, const float (&sum)[EIGHTS][4], int n, int lane) {
 #pragma unroll
     for (int v = 0; v < EIGHTS; v++) {
         if (v / (GA_STRIP / 8) != n) continue; /* registers have no index */
-        float *at = scratch + ga_strip_four(row, v % (GA_STRIP / 8) * 2 + lane % 4 / 2) + lane % 2 * 2;
+        float *at = scratch + ga_strip_four(lane / 4, v % (GA_STRIP / 8) * 2 + lane % 4 / 2) + lane % 2 * 2;
         *(float2 *)at = make_float2(sum[v][0], sum[v][1]);
         *(float2 *)(at + 8 * GA_STRIP) = make_float2(sum[v][2], sum[v][3]);
     }
     __syncwarp();
-    float value[8], lower[8];
-    ga_strip_eight(value, scratch, row, lane % 4 * 2, bias ? bias + j : nullptr);
-    put(i, j, value, beside.upper);
-    ga_strip_eight(lower, scratch, row + 8, lane % 4 * 2, bias ? bias + j : nullptr);
-    put(i + 8, j, lower, beside.lower);
-    __syncwarp();
 }
 
-/* The same for all strips. They go through shared memory one by one; what is needed beside them is read two strips ahead:
- * the reads of a strip would wait for each other, since what put stores may be what they read. */
+/* Calls put(i, j, value, beside) for each eight neighbours of a strip of a warp, whose lane begins with row i and column
+ * j, and reads those beside the strip two places on. bias: of all columns, in shared memory, or null. */
+template <typename BESIDE, typename READ, typename PUT>
+GA_DEVICE void ga_strip_put(const float *scratch, const float *bias, ga_strip_reads<BESIDE> &beside, int i, int j,
+                            int lane, READ read, PUT put) {
+    float value[8], lower[8];
+    ga_strip_eight(value, scratch, lane / 4, lane % 4 * 2, bias ? bias + j : nullptr);
+    put(i, j, value, beside.upper);
+    ga_strip_eight(lower, scratch, lane / 4 + 8, lane % 4 * 2, bias ? bias + j : nullptr);
+    put(i + 8, j, lower, beside.lower);
+    if (!__is_empty(BESIDE)) beside.begin(i, j + 2 * GA_STRIP, read);
+}
+
+/* The same for all strips of `wide` columns. They go through shared memory one by one; operands beside them are read two
+ * strips ahead: the reads of a strip would wait for each other, since what put stores may be what they read. */
 template <int EIGHTS, typename BESIDE, typename READ, typename PUT>
-GA_DEVICE void ga_strips_put(float *scratch, const float (&sum)[EIGHTS][4], const float *bias,
+GA_DEVICE void ga_strips_put(float *scratch, const float (&sum)[EIGHTS][4], int wide, const float *bias,
                              ga_strip_reads<BESIDE> even, ga_strip_reads<BESIDE> odd, int i, int j, int lane, READ read,
                              PUT put) {
+    bool is_odd = false;
 #pragma unroll 1
-    for (int n = 0; n < EIGHTS * 8 / GA_STRIP; n += 2, j += 2 * GA_STRIP) {
-        ga_strip_put(scratch, sum, bias, n, even, i, j, lane, put);
-        even.begin(i, j + 2 * GA_STRIP, read);
-        ga_strip_put(scratch, sum, bias, n + 1, odd, i, j + GA_STRIP, lane, put);
-        odd.begin(i, j + 3 * GA_STRIP, read);
+    for (int n = 0; n < wide / GA_STRIP; n++, j += GA_STRIP, is_odd = !is_odd) {
+        ga_strip_begin(scratch, sum, n, lane);
+        if (__is_empty(BESIDE) || !is_odd)
+            ga_strip_put(scratch, bias, even, i, j, lane, read, put);
+        else
+            ga_strip_put(scratch, bias, odd, i, j, lane, read, put);
+        __syncwarp();
     }
 }
 
-//@ sums(type, half)
-/* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup; calls meanwhile()
- * beside the first one. A thread for each block of the cluster tells it which place is free. */
+//@ multiply(type, half)
+/* Begins the products of a slice as one group; multiply(k): of its terms from 16 k on. */
+template <typename MULTIPLY> GA_DEVICE void ga_group_slice(MULTIPLY multiply) {
+    ga_group_begin();
+#pragma unroll
+    for (int k = 0; k < GA_DEEP / 16; k++) multiply(k);
+    ga_group_commit();
+}
+
+/* Adds the products of `count` slices, the first one number n of the block, to the sums of a warpgroup, of which narrow
+ * tiles have some; calls meanwhile() beside the last one. A thread for each block of the cluster tells it which place is
+ * free. */
 template <int CLUSTER, bool A_TURNED, bool B_TURNED, int EIGHTS, typename MEANWHILE>
-GA_DEVICE void ga_run_multiply(float (&sum)[EIGHTS][4], const ga_byte *ring, ga_uint64 *full, ga_uint64 *empty, int group,
-                               int n, int count, MEANWHILE meanwhile) {
+GA_DEVICE void ga_run_multiply(float (&sum)[EIGHTS][4], bool narrow, const ga_byte *ring, ga_uint64 *full,
+                               ga_uint64 *empty, int group, int n, int count, MEANWHILE meanwhile) {
     enum { A_STEP = A_TURNED ? 2048 : 32, B_STEP = B_TURNED ? 2048 : 32 }; /* bytes of 16 terms */
     const int block = threadIdx.x % 128;
     ga_settle(sum);
@@ -265,20 +279,25 @@ GA_DEVICE void ga_run_multiply(float (&sum)[EIGHTS][4], const ga_byte *ring, ga_
         const ga_byte *slice = ring + n % GA_RING * GA_SLICE_BYTES;
         const ga_uint64 x = ga_operand(slice + group * GA_PANEL, GA_PANEL), y = ga_operand(slice + GA_A_BYTES, GA_PANEL);
         ga_gate_wait(full + n % GA_RING, n / GA_RING & 1);
-        ga_group_begin();
-#pragma unroll
-        for (int k = 0; k < GA_DEEP / 16; k++)
-            ga_group_multiply<A_TURNED, B_TURNED>(sum, x + k * (A_STEP >> 4), y + k * (B_STEP >> 4));
-        ga_group_commit();
-        if (s == 0) meanwhile();
+        /* a group stands in one branch: behind two of them NVRTC would end it by an empty product of its own */
+        if (narrow)
+            ga_group_slice([&](int k) {
+                ga_group_multiply_192<A_TURNED, B_TURNED>(sum, x + k * (A_STEP >> 4), y + k * (B_STEP >> 4));
+            });
+        else
+            ga_group_slice([&](int k) {
+                ga_group_multiply_256<A_TURNED, B_TURNED>(sum, x + k * (A_STEP >> 4), y + k * (B_STEP >> 4));
+            });
         ga_group_wait<1>(); /* the place of slice n - 1 is free */
         if (s > 0 && block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
     }
+    meanwhile();
     ga_group_wait<0>();
     ga_settle(sum);
-    if (block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
+    if (count > 0 && block < CLUSTER) ga_gate_arrive(empty + (n - 1) % GA_RING, block);
 }
 
+//@ sums(type, half)
 /* The bias of eight columns from j on of N, zeros without one. */
 GA_DEVICE ga_few<float, 8> ga_bias8(const float *bias, int j, int N) {
     ga_few<float, 8> eight = {};
@@ -293,31 +312,33 @@ template <int CLUSTER, int WIDE, bool A_TURNED, bool B_TURNED, typename READ, ty
 GA_DEVICE void ga_run_sums(const ga_byte *ring, float *scratch, const ga_run<CLUSTER, WIDE> &run, ga_uint64 *full,
                            ga_uint64 *empty, const float *bias, float *parts, READ read, STORE store) {
     typedef decltype(read(0, 0)) BESIDE;
+    const int wide = run.wide();
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES - 4, cluster = blockIdx.x / CLUSTER;
-    float *strip = scratch + warp * (GA_SCRATCH + WIDE), *own_bias = bias ? strip + GA_SCRATCH : nullptr;
-    ga_piece next;
-    int next_i0, next_j0;
-    bool more = run.begin(next, next_i0, next_j0, cluster, 0);
-    for (int k = 0, n = 0; more; k++) {
+    float *strip = scratch + warp * (GA_SCRATCH + GA_WIDEST), *own_bias = bias ? strip + GA_SCRATCH : nullptr;
+    ga_piece next = {0, 0, 0, -1};
+    int next_i0 = run.size.M, next_j0 = 0;
+    bool more = true;
+    for (int k = 0, n = 0; more; k++) { /* the first turn has no slices, and finds the first piece */
         const ga_piece p = next;
         const int i0 = next_i0, j0 = next_j0, i = warp * 16 + lane / 4, j = lane % 4 * 8;
         float *part = p.part < 0 ? nullptr : parts + run.at(p.part);
         auto read_here = [&](BESIDE &beside, int i, int j) {
-            if (!part && i0 + i < run.size.M && j < WIDE && j0 + j < run.size.N) beside = read(i0 + i, j0 + j);
+            if (!part && i0 + i < run.size.M && j < wide && j0 + j < run.size.N) beside = read(i0 + i, j0 + j);
         };
         ga_strip_reads<BESIDE> even, odd;
         even.begin(i, j, read_here);
         odd.begin(i, j + GA_STRIP, read_here);
         const ga_few<float, 8> bias8 = ga_bias8(p.from == 0 ? bias : nullptr, j0 + lane * 8, run.size.N);
-        float sum[WIDE / 8][4] = {};
+        float sum[GA_WIDEST / 8][4] = {};
         ga_run_multiply<CLUSTER, A_TURNED, B_TURNED>(
-            sum, ring, full, empty, warp / 4, n, p.count,
-            [&]() { more = run.begin(next, next_i0, next_j0, cluster, k + 1); });
-        if (own_bias && lane * 8 < WIDE) *(ga_few<float, 8> *)(own_bias + lane * 8) = bias8;
-        ga_strips_put(strip, sum, own_bias, even, odd, i, j, lane, read_here,
+            sum, wide == GA_NARROW, ring, full, empty, warp / 4, n, p.count,
+            [&]() { more = run.begin(next, next_i0, next_j0, cluster, k); });
+        if (p.count == 0) continue;
+        if (own_bias && lane * 8 < wide) *(ga_few<float, 8> *)(own_bias + lane * 8) = bias8;
+        ga_strips_put(strip, sum, wide, own_bias, even, odd, i, j, lane, read_here,
                       [&](int i, int j, float (&value)[8], const BESIDE &beside) {
                           if (part)
-                              ga_put8<true>(part + i * WIDE + j, value, 8);
+                              ga_put8<true>(part + i * wide + j, value, 8);
                           else if (i0 + i < run.size.M && j0 + j < run.size.N)
                               store(i0 + i, j0 + j, value, beside);
                       });
@@ -333,7 +354,7 @@ GA_DEVICE void ga_boxes_product(ga_byte *memory, const ga_boxes &a, const ga_box
                                 const float *bias, float *parts, READ read, STORE store) {
     const ga_run<CLUSTER, WIDE> run = {size};
     float *scratch = (float *)(memory + GA_RING * GA_SLICE_BYTES);
-    ga_uint64 *full = (ga_uint64 *)(scratch + 8 * (GA_SCRATCH + WIDE)), *empty = full + GA_RING;
+    ga_uint64 *full = (ga_uint64 *)(scratch + 8 * (GA_SCRATCH + GA_WIDEST)), *empty = full + GA_RING;
     if (threadIdx.x == 0) {
         for (int place = 0; place < GA_RING; place++) {
             ga_gate_init(full + place, 1);
@@ -359,17 +380,17 @@ template <int CLUSTER, int WIDE, typename READ, typename STORE>
 GA_DEVICE void ga_parts_sum(const product_sizes &size, const float *parts, READ read, STORE store) {
     const ga_run<CLUSTER, WIDE> run = {size};
     const int of_shared = blockIdx.x / CLUSTER % run.shared(), rows = blockIdx.x / CLUSTER / run.shared() * GA_PART_ROWS;
-    const int count = run.parts_of(of_shared);
+    const int count = run.parts_of(of_shared), wide = run.wide();
     int i0, j0;
     run.place(i0, j0, size.whole + of_shared);
-    for (int s = threadIdx.x; s < GA_PART_ROWS * WIDE / 8; s += blockDim.x) {
-        const int i = rows + s / (WIDE / 8), j = s % (WIDE / 8) * 8;
+    for (int s = threadIdx.x; s < GA_PART_ROWS * wide / 8; s += blockDim.x) {
+        const int i = rows + s / (wide / 8), j = s % (wide / 8) * 8;
         if (i0 + i >= run.size.M || j0 + j >= run.size.N) continue;
         const auto beside = read(i0 + i, j0 + j);
         float value[8] = {};
 #pragma unroll 4
         for (int n = 0; n < count; n++)
-            ga_add8<true>(value, parts + run.at(run.first_part(of_shared) + n) + i * WIDE + j, 8);
+            ga_add8<true>(value, parts + run.at(run.first_part(of_shared) + n) + i * wide + j, 8);
         store(i0 + i, j0 + j, value, beside);
     }
 }

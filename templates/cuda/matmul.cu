@@ -93,7 +93,11 @@ const ga_int64 first = (ga_int64)row * size.c_row + column;
 const auto &[$(beside.names)] = beside;
 //% end
 //% if c.bias then
+//%   if c.bias == "where" then
+if (bias) ga_add8<ALL>(sums, bias + column, size.N - column);
+//%   else
 ga_add8<ALL>(sums, bias + column, size.N - column);
+//%   end
 //% end
 //% if c.drops then
 const ga_draws z = ga_draws_at(drops, ga_rng_stream($(c.drops.name)), iteration, row / $(c.drops.rows));
@@ -118,6 +122,17 @@ for (int k = 0; k < FEW && (ALL || column + k < size.N); k++) {
 }
 ga_put8<ALL>($(behind.to) + first, sums, size.N - column);
 //% else
+//% if c.with_1 then
+if (with_1) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) sums[k] = ga_rounded(sums[k]);
+//%   if beside then
+    ga_add8<ALL>(sums, of_with_1.at, size.N - column);
+//%   else
+    ga_add8<ALL>(sums, with_1 + first, size.N - column);
+//%   end
+}
+//% end
 //% if c.add then
 if (add) ga_add8<ALL>(sums, c + first, size.N - column);
 //% end
@@ -153,7 +168,7 @@ if (add) to = ga_read<4>(bias + n$(sums.rest));
 for (int e = 0; e < 4; e++) $(sums.store)
 ga_write(bias + n, to$(sums.rest));
 
-//@ boxes(fn, params, tile, a, b, c, behind, sums, terms, has_terms, beside, bias)
+//@ boxes(fn, params, tile, wide, a, b, c, behind, has_terms, has_parts, beside, bias)
 /* $fn: a product by boxes
 //% if beside then
  * Operands beside the sums of eight neighbours of its result, their reading, the neighbours; the tiles that blocks have
@@ -168,7 +183,11 @@ GA_DEVICE $(fn)_beside $(fn)_read($(params.read)) {
     const ga_int64 first = (ga_int64)row * size.c_row + column;
     $(fn)_beside beside;
 //% for _, one in ipairs(beside.list) do
+//%   if one.condition then
+    if ($(one.condition)) beside.$(one.name) = $(one.value);
+//%   else
     beside.$(one.name) = $(one.value);
+//%   end
 //% end
     return beside;
 }
@@ -187,38 +206,38 @@ GA_KERNEL(384, 1) __cluster_dims__($(tile.cluster)) $(fn)_boxes($(params.boxes))
 //% if c.drops then
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
 //% end
-    ga_boxes_product<$(tile.cluster), $(tile.wide), A_TURNED, B_TURNED, $has_terms>(
+    ga_boxes_product<$(tile.cluster), $wide, A_TURNED, B_TURNED, $has_terms>(
         memory + (-ga_shared(memory) & 1023), a_boxes, b_boxes, size, $bias, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
+//% if has_parts then
 
-//% if c.drops then
 GA_KERNEL(256, 4) $(fn)_parts($(params.parts)) { /* NVRTC would spill a register to have five blocks */
+//%   if c.drops then
     const ga_drops drops = ga_drops_of(micro, $(c.drops.p));
-//% else
-GA_KERNEL(256) $(fn)_parts($(params.parts)) {
-//% end
-    ga_parts_sum<$(tile.cluster), $(tile.wide)>(
+//%   end
+    ga_parts_sum<$(tile.cluster), $wide>(
         size, parts,
         $(calls { fn = fn, params = params, beside = beside, drops = c.drops })
 }
-//% if terms then
+//% end
 
-/* The sums of $(sums.array) over the terms, from those beside parts. */
-GA_KERNEL(256) $(fn)_totals($(params.parts)) {
-    ga_run_total<$(tile.cluster), $(tile.wide)>(size, parts, [&](int n, const ga_few<float, 4> &total) {
+//@ boxes_sums(fn, params, tile, c, sums, terms)
+//% if terms then
+/* $fn: the sums of $(sums.array) over the terms, from those beside parts of a product. */
+GA_KERNEL(256) $(fn)_totals($(params.totals)) {
+    ga_run_total<$(tile.cluster), 0>(size, parts, [&](int n, const ga_few<float, 4> &total) {
         $(totals { c = c, sums = sums })
     });
 }
-//% elseif sums then
-
-/* The sums of $(sums.array) over the terms: in parts of the terms, then those of the parts. */
+//% else
+/* $fn: the sums of $(sums.array) over the terms, beside a product: in parts of the terms, then those of the parts. */
 GA_KERNEL(256) $(fn)_sums($(params.sums)) {
     __shared__ float teams[GA_TERM_TEAMS][64];
     ga_terms_sum(teams, parts, $(sums.array), size.$(sums.array)_row, $(sums.count), size.K, size.term_parts);
 }
 
-GA_KERNEL(256) $(fn)_totals($(params.parts)) {
+GA_KERNEL(256) $(fn)_totals($(params.totals)) {
     ga_terms_total(parts, $(sums.count), size.term_parts, [&](int n, const ga_few<float, 4> &total) {
         $(totals { c = c, sums = sums })
     });

@@ -101,7 +101,10 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
 //% if sums and sums.ahead then
         if (i + TEAMS < end) fetch(i + TEAMS); /* the next row comes beside this one's sums */
 //% end
-//% if behind and behind.early then
+//% if behind and behind.with_1 then
+        decltype(ga_read<FEW>(with_1)) of_with_1[EACH / FEW];
+        if (with_1) ga_fetch_row<C, LANES>(of_with_1, with_1 + (ga_int64)i * C);
+//% elseif behind and behind.early then
         $(norm_dx_early { behind = behind })
 //% end
 #pragma unroll
@@ -121,7 +124,9 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
         const real slope = ga_row_sum<LANES>(moment, scratch) * factor * factor / C;
 #pragma unroll
         for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - level - v[k] * slope);
-//% if behind then
+//% if behind and behind.with_1 then
+        $(norm_dx_with { half = behind.half })
+//% elseif behind then
         $(norm_dx_behind { behind = behind, last = last })
 //% else
         ga_write_row<C, LANES, FEW>(y + (ga_int64)i * C, v$adds);
@@ -135,6 +140,12 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
 //% end
 //% end
 }
+
+//@ norm_dx_with(half)
+#pragma unroll
+for (int k = 0; k < EACH && with_1; k++)
+    v[k] = $(half)_widen(of_with_1[k / FEW].at[k % FEW]) + $(half)_rounded(v[k]);
+ga_write_row<C, LANES, FEW>(y + (ga_int64)i * C, v);
 
 //@ norm_dx_fetch(centred)
 decltype(ga_read<FEW>(x)) of_x[EACH / FEW];

@@ -5,7 +5,8 @@
 typedef struct product_sizes {
     int M, N, K;
     int a_row, b_row, c_row;   // distances of rows in memory
-    int clusters, whole, shares, share;  // of a twin (ga_run): its clusters, piles that are not shared, slices of a share
+    int wide;                            // of a twin (ga_run): columns of its tiles
+    int clusters, whole, shares, share;  // its clusters, piles that are not shared, shares of the others, their slices
     int term_parts;                      // parts of the sums of an operand
 } product_sizes;
 

@@ -1,13 +1,13 @@
 // reduce: sums and greatest values over the middle axis of (outer, n, inner); copies.
 
-//@ axis_sum(fn, params, source, threads, few, outer, n, inner, row, value, store)
-/* $fn: the sum over the middle axis of ($outer, $n, $inner), a block for each 32 times FEW neighbours
+//@ axis_sum(fn, params, source, threads, few, lanes, outer, n, inner, row, value, store)
+/* $fn: the sum over the middle axis of ($outer, $n, $inner), a block for each LANES times FEW neighbours
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { N = $n, INNER = $inner, ROW = $row, FEW = $few, WIDE = GA_LANES * FEW, GROUPS = $threads / GA_LANES };
-    enum { ACROSS = (INNER + WIDE - 1) / WIDE };
+    enum { N = $n, INNER = $inner, ROW = $row, FEW = $few, LANES = $lanes, GROUPS = $threads / LANES };
+    enum { WIDE = LANES * FEW, ACROSS = (INNER + WIDE - 1) / WIDE };
     __shared__ real partial[GROUPS][WIDE];
-    const int lane = threadIdx.x % GA_LANES, group = threadIdx.x / GA_LANES;
+    const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
     const ga_int64 o = blockIdx.x / ACROSS;
     const int left = (int)blockIdx.x % ACROSS * WIDE, k = left + lane * FEW;
     real sum[FEW] = {};

@@ -1,14 +1,13 @@
 // tensor_product: the tiles of a product on tensor cores, from the copies of operands to rows of results.
 
 //@ tensor_product(type, half)
-/* The first row and column of a tile, by its number, which is that of its block. Tiles go down eight, then to the right:
- * blocks that run at the same time read few rows of A and columns of B, which stay in the cache. */
-template <int ROWS, int COLUMNS>
-GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0, int block = blockIdx.x) {
-    const int down = (M + ROWS - 1) / ROWS, across = (N + COLUMNS - 1) / COLUMNS;
+/* The first row and column of a tile of rows x columns, by its number, which is that of its block. Tiles go down eight,
+ * then to the right: blocks that run at the same time read few rows of A and columns of B, which stay in the cache. */
+GA_DEVICE void ga_tile_place(int rows, int columns, int M, int N, int &i0, int &j0, int block = blockIdx.x) {
+    const int down = (M + rows - 1) / rows, across = (N + columns - 1) / columns;
     const int first = block / (8 * across) * 8, tall = down - first < 8 ? down - first : 8;
-    i0 = (first + block % (8 * across) % tall) * ROWS;
-    j0 = block % (8 * across) / tall * COLUMNS;
+    i0 = (first + block % (8 * across) % tall) * rows;
+    j0 = block % (8 * across) / tall * columns;
 }
 
 /* Adds up the sums of DEEP teams of warps in their order, and calls store(i, j, value) for each eight neighbours of the
@@ -55,7 +54,7 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, const $type *b, 
     const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH;
     const int turns = (K + DEEP * GA_DEPTH - 1) / (DEEP * GA_DEPTH);
     int i0, j0;
-    ga_tile_place<ROWS, COLUMNS>(M, N, i0, j0);
+    ga_tile_place(ROWS, COLUMNS, M, N, i0, j0);
     unsigned short a_held[A_LIES == GA_ODD ? ROWS * GA_DEPTH / THREADS : 1];
     unsigned short b_held[B_LIES == GA_ODD ? COLUMNS * GA_DEPTH / THREADS : 1];
     ga_byte *const own = ring + team * SLICE;

@@ -2,8 +2,8 @@
 
 //@ tensor_strips(type, half)
 /* Calls store(n, i, j, value) for each eight neighbours of the sums of a warp: COUNT strips of 16 x WIDTH, one after the
- * other, row by row. `scratch`: 16 x (WIDTH + 8) floats of the warp in shared memory. The loop over the strips stays a
- * loop: what store does is the longest part of many kernels, and would be compiled once for each. */
+ * other, row by row. `scratch`: 16 x (WIDTH + 8) floats of the warp in shared memory. The loops stay loops: what store
+ * does is the longest part of many kernels, and would be compiled once for each turn. */
 template <int WIDTH, int COUNT, typename STORE>
 GA_DEVICE void ga_strips_store(float *scratch, const float (&sum)[COUNT][WIDTH / 8][4], int lane, STORE store) {
     enum { STRIDE = WIDTH + 8 };
@@ -18,7 +18,7 @@ GA_DEVICE void ga_strips_store(float *scratch, const float (&sum)[COUNT][WIDTH /
             *(float2 *)(at + 8 * STRIDE) = make_float2(four[2], four[3]);
         }
         __syncwarp();
-#pragma unroll 2
+#pragma unroll 1
         for (int s = lane; s < 16 * WIDTH / 8; s += GA_LANES) {
             const int row = s / (WIDTH / 8), column = s % (WIDTH / 8) * 8;
             const float4 *at = (const float4 *)(scratch + row * STRIDE + column);

@@ -16,7 +16,7 @@ function shipped.text(t, name) return assert(host.read(t.root .. "/specs/" .. na
 --- Makes a file NAME.safetensors of the first rows of SST-2, for a BERT of `length` tokens, by `gagen tokenize`. file:
 --- train or dev.
 function shipped.tokenize(t, programs, file, name, length, rows)
-    local root = t.environment "GAGEN_DATA"
+    local root = t.environment "GAGEN_DATA" or t.not_run("GAGEN_DATA has no sst2")
     local result = programs.gagen { "tokenize", "bert", ("%s/sst2/%s.tsv"):format(root, file),
         ("%s/data/%s.safetensors"):format(programs.folder(), name), "--vocab",
         root .. "/bert/bert-base-uncased-vocab.txt", "--length", tostring(length), "--types", "--first",

@@ -53,17 +53,18 @@ local function chosen(t, plan, twins)
         local name = kernel_of(kernel)
         local kind = name:gsub("_%d.*", "")
         if t.all or names[name] or not kinds[kind] then
-            names[name], names[twins[kernel.fn] or name], kinds[kind] = true, true, true
+            names[name], kinds[kind] = true, true
+            for _, own in ipairs(twins[kernel.fn] or {}) do names[own] = true end
         end
     end
     return names
 end
 
--- The names of twins by the function that launches them: the first part of those of their kernels.
+-- The names of twins by the function that launches them: the first part of those of their kernels, and that of sums.
 local function twins_of(folder)
     local twins = {}
-    for fn, twin in host.read(folder .. "/launch.c"):gmatch '{%.name = "([%w_]+)",%s+%.twin = "([%w_]+)"' do
-        twins[fn] = twin
+    for fn, twin, rest in host.read(folder .. "/launch.c"):gmatch '{%.name = "([%w_]+)",%s+%.twin = "([%w_]+)"(.-)%.made' do
+        twins[fn] = { twin, rest:match '%.summing = "([%w_]+)"' }
     end
     return twins
 end
@@ -89,13 +90,15 @@ end
 -- The kernels that a call launches, by name: those of the twin, where there is one.
 local function launched(kernels, name, twin)
     local list = {}
-    for _, last in ipairs(twin and TWIN or {}) do list[twin .. last] = kernels[twin .. last] end
+    for _, own in ipairs(twin or {}) do
+        for _, last in ipairs(TWIN) do list[own .. last] = kernels[own .. last] end
+    end
     return next(list) and list or { [name] = kernels[name] }
 end
 
 -- A large kernel, or its twin, has products on tensor cores and copies that run beside them.
 local function check_large(t, kernel, own, twin, arch)
-    twin = twin and own[twin .. "_boxes"]
+    twin = twin and own[twin[1] .. "_boxes"]
     local product = twin or own[kernel_of(kernel)]
     assert(twin or arch == "80" or WITHOUT_TWIN[kernel.kind], kernel.fn .. " has no twin for sm_90a")
     assert(product[twin and "wgmma" or "mma"] > 0, kernel.fn .. " has no product on tensor cores")

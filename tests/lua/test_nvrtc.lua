@@ -36,8 +36,9 @@ end
 -- compares them by. None of them may spill either.
 local function twins_of(folder)
     local names = { made_up = true, greatest = true, different = true }
-    for name in host.read(folder .. "/launch.c"):gmatch '%.twin = "([%w_]+)"' do
-        for _, part in ipairs { "boxes", "parts", "sums", "totals" } do names[name .. "_" .. part] = true end
+    for field, name in host.read(folder .. "/launch.c"):gmatch '%.(%w+) = "([%w_]+)"' do
+        local parts = field == "twin" and { "boxes", "parts" } or field == "summing" and { "sums", "totals" } or {}
+        for _, part in ipairs(parts) do names[name .. "_" .. part] = true end
     end
     return function(name) return names[name] end
 end

@@ -1,5 +1,7 @@
 -- The bytes that kernels move on the device library (GAGEN_DEVICE_TRAFFIC): of each launch, global memory that it reads
 -- and writes, each byte once, and what copies of boxes (TMA) bring, one for several blocks of a cluster counted once.
+local ordered = require "base.ordered"
+
 local traffic = {}
 
 --- The launches of each kernel in a file, in their order: { moved = bytes read and written, boxes }.
@@ -55,11 +57,11 @@ local function bytes_of_sums(sizes, cluster, wide)
     return bytes
 end
 
---- The twins of products of a program by the function that launches them: the name of the kernels (`twin`), bytes that
---- they move beside operands and results, and, where they add to the result, of that; how often each of the kernels is
---- launched; bytes that boxes bring. The rates of the plan
---- (targets/cuda/rates.lua) follow from the second: for each slice of a tile its rows of A, and its columns of B divided
---- by the blocks of a cluster. folder: of the program.
+--- The twins of products of a program by the function that launches them: the name of its boxes and parts (`twin`),
+--- that of its sums (`summing`, nil: it has none), bytes that they move beside operands and results, and, where they add
+--- to the result, of that; how often each of the kernels is launched, by its name; bytes that boxes bring. The rates of
+--- the plan (targets/cuda/rates.lua) follow from the last: for each slice of a tile its rows of A, and its columns of B
+--- divided by the blocks of a cluster. folder: of the program.
 function traffic.of_products(folder)
     local launch, kernels, list = host.read(folder .. "/launch.c"), host.read(folder .. "/kernels.cu"), {}
     for name, twin, rest in launch:gmatch '{%.name = "([%w_]+)",%s+%.twin = "(product[%w_]*)",(.-)%.made' do
@@ -69,9 +71,9 @@ function traffic.of_products(folder)
         end
         local M, N, K, parts = sizes.M, sizes.N, sizes.K, sizes.term_parts
         local of_twin = kernels:match("%) (" .. twin .. "_boxes%(.-\n}\n)")
-        local cluster, wide = of_twin:match "ga_boxes_product<(%d), (%d+),"
-        cluster, wide = tonumber(cluster), tonumber(wide)
-        local beside = bytes_of_parts(sizes, cluster, wide)
+        local cluster, wide = tonumber(of_twin:match "ga_boxes_product<(%d),"), sizes.wide
+        -- eight neighbours of a result are stored at once, those behind the end of a row, too
+        local beside = bytes_of_parts(sizes, cluster, wide) + 2 * M * (math.min(ceil(N, 8) * 8, sizes.c_row) - N)
         local sums = tonumber(rest:match "%.sums = (%d+)")      -- blocks, of 64 columns and a part each
         local totals = tonumber(rest:match "%.totals = (%d+)" or 0)
         local count = ceil(M, 64) * parts == sums and M or N
@@ -83,12 +85,28 @@ function traffic.of_products(folder)
             beside = beside + bytes_of_sums(sizes, cluster, wide)
         end
         local tiles = ceil(M, cluster * TALL) * cluster * ceil(N, wide)
-        list[name] = { twin = twin, beside = beside, added = twin:find "_adds" and 4 * M * N or 0,
-            launches = { boxes = 1, parts = has_parts and 1 or 0, sums = has_sums and 1 or 0,
-                totals = totals > 0 and 1 or 0 },
+        local summing = rest:match '%.summing = "([%w_]+)"'
+        local launches = { [twin .. "_boxes"] = 1, [twin .. "_parts"] = has_parts and 1 or 0 }
+        if summing then
+            launches[summing .. "_sums"], launches[summing .. "_totals"] = has_sums and 1 or 0, 1
+        end
+        list[name] = { twin = twin, summing = summing, beside = beside, launches = launches,
+            added = twin:find "_adds" and 4 * M * N or 0,
             brought = tiles * ceil(K, DEEP) * (TALL + wide // cluster) * DEEP * 2 }
     end
     return list
+end
+
+--- By the name of a twin's boxes, that of the group of twins with which it shares kernels of sums.
+function traffic.groups(twins)
+    local groups = {}
+    for _, own in ordered.each(twins) do
+        if own.summing then
+            local group = groups[own.summing] or groups[own.twin] or own.twin
+            groups[own.summing], groups[own.twin] = group, group
+        end
+    end
+    return groups
 end
 
 return traffic

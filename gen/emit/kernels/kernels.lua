@@ -10,26 +10,12 @@ local expr = require "base.expr"
 local graph = require "graph.graph"
 local ops = require "emit.targets.ops"
 local ordered = require "base.ordered"
+local parameters = require "emit.kernels.parameters"
 local statements = require "base.statements"
 local text = require "base.text"
 local view = require "graph.view"
 
 local kernels = {}
-
--- Names of inputs and outputs in templates, if other than in the op's signature.
-local PARAMETER_NAME = {
-    linear = { y = "c", x = "a", weight = "b" },
-    linear_in_out = { y = "c", x = "a", weight = "b" },
-    linear_in_out_dx = { y = "c", dy = "a", weight = "b" },
-    linear_in_out_dw = { y = "c", x = "a", dy = "b" },
-    linear_dx = { y = "c", dy = "a", weight = "b" },
-    linear_dw = { y = "c", dy = "a", x = "b" },
-}
-
-local function parameter_name(node, name)
-    local map = PARAMETER_NAME[node.op]
-    return map and map[name] or name
-end
 
 -- The name of a node's call in plans and profiles.
 local function call_name(node, section)
@@ -48,9 +34,6 @@ end
 
 -- Template arguments of nodes that are not ops of the catalog.
 local ARGUMENTS = {}
-
--- The name of an input array of a pointwise kernel.
-local function array_name(k) return "in" .. k end
 
 -- A value that is read once and takes at most this many operations is written inside the statement that reads it.
 local MOST_INSIDE = 6
@@ -92,7 +75,7 @@ local function loads_of(node, type_name, read, width, few, target, launch)
             count = count + 1
             number[t] = count
         end
-        local array = array_name(number[t])
+        local array = parameters.array_name(number[t])
         shown[key] = v and ("%s[%s]"):format(array, view.text(v, "i")) or array
         if read[key] then
             local value = array
@@ -182,59 +165,6 @@ end
 -- The block of a pointwise kernel with these arguments.
 local function pointwise_block(arguments)
     return arguments.few and "map_few" or arguments.width and "map_rows" or arguments.row and "map_late" or "map"
-end
-
--- The inputs of a node's kernel: { tensor, parameter, input name }; a pointwise kernel has each tensor once.
-local function operands(node)
-    local list, seen = {}, {}
-    for _, name in ipairs(node.signature.ins) do
-        local t = node.ins[name]
-        if t and not (node.statements and seen[t]) then
-            seen[t] = true
-            list[#list + 1] = { t, node.statements and array_name(#list + 1) or parameter_name(node, name), name }
-        end
-    end
-    return list
-end
-
--- Flags of a kernel that say which results it adds to: their names in order, the name for each result that has one, and
--- the conditions of the call. Results that are added under the same condition share a flag.
-local function flags_of(node, target)
-    local flags = { conditions = {} }
-    for _, name in ipairs(node.signature.outs) do
-        local out = node.outs[name]
-        local condition = out and target.adds(out)
-        if condition then
-            local known = ordered.find(flags.conditions, condition)
-            if not known then
-                known = #flags + 1
-                flags[known], flags.conditions[known] = known == 1 and "add" or "add_" .. name, condition
-            end
-            flags[name] = flags[known]
-        end
-    end
-    return flags
-end
-
-local function parameters(kernel, node, target)
-    local list = table.move(target.first_parameters, 1, #target.first_parameters, 1, {})
-    if kernel.exchanges then
-        table.move(target.gather_parameters, 1, #target.gather_parameters, #list + 1, list)
-    end
-    for _, name in ipairs(node.signature.outs) do
-        if node.outs[name] then
-            local t = node.outs[name].tensor
-            list[#list + 1] = target.parameter(t, node.statements and "out" or parameter_name(node, name), true)
-        end
-    end
-    for _, operand in ipairs(operands(node)) do
-        list[#list + 1] = target.parameter(operand[1], operand[2], false)
-    end
-    if kernel.draws then list[#list + 1] = target.iteration end
-    for _, flag in ipairs(kernel.flags) do list[#list + 1] = "bool " .. flag end
-    if kernel.ends then list[#list + 1] = "bool last" end
-    if node.attrs.position then list[#list + 1] = "size_t position" end
-    return list
 end
 
 -- Average bytes per element that a kernel reads and writes.
@@ -341,11 +271,14 @@ local function add_values(parts, values, keys)
     return true
 end
 
--- The values of a kernel's sizes, as the host writes them.
+-- The values of a kernel's sizes, as the host writes them, and the arrays that are missing.
 local function sizes_text(kernel)
-    return table.concat(ordered.collect(kernel.sizes and kernel.sizes.list or {}, function(size)
+    local sizes = kernel.sizes or { list = {} }
+    local values = ordered.collect(sizes.list, function(size)
         return type(size[2]) == "table" and table.concat(size[2], ", ") or size[2]
-    end), "\n")
+    end)
+    values[#values + 1] = table.concat(ordered.keys(sizes.missing or {}), " ")
+    return table.concat(values, "\n")
 end
 
 -- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
@@ -383,7 +316,8 @@ local function function_with(kernel, node, wanted, block, file, arguments, conte
     if not kernel.sizes then
         found = with_text(kernel, wanted, blocks, block, file, arguments, context)
     else
-        local name = op_name(node, kernel.sizes.op or node.op) .. kernel.sizes.kind
+        local name = (kernel.sizes.plain and kernel.sizes.op or op_name(node, kernel.sizes.op or node.op))
+            .. kernel.sizes.kind
         local own = with_text(kernel, name, "", block, file, arguments, context)
         local key = table.concat({ wanted, own.name, blocks, sizes_text(kernel) }, "\n")
         found = functions.by_text[key]
@@ -407,7 +341,7 @@ local function function_of(kernel, node, op, context)
     local family, block = "pointwise", node.statements and pointwise_block(arguments)
     if not block then family, block = ops.place(ops.block(kernel, node, op, target), op) end
     local file = target.folder .. "/" .. family .. target.extension
-    kernel.parameters = parameters(kernel, node, target)
+    kernel.parameters = parameters.of(kernel, node, target)
     local wanted = function_name(node, op, kernel.launch)
     local key = template_key(kernel, wanted, block, file, arguments, functions)
     local found = key and functions.by_arguments[key]
@@ -430,10 +364,10 @@ function kernels.make(node, section, context)
     local half = context.half          -- products of the boundary have the program's type
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
-        arch = context.arch, known_tables = context.functions.tables,
+        arch = context.arch, known_tables = context.functions.tables, added = context.added,
         draws = (op.draws or node.drops) and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
         name = graph.unique(context, call_name(node, section)) }
-    kernel.flags = flags_of(node, context.target)
+    kernel.flags = parameters.flags(node, context.target)
     kernel.can_add = #kernel.flags > 0
     local work = cost(node, context.ops)
     kernel.flops = work.flops
@@ -467,7 +401,7 @@ local function call_text(kernel, pad, target, behind)
             shape = shape or graph.shape_text((graph.seen(node, name, tensor)))
         end
     end
-    for _, operand in ipairs(operands(node)) do
+    for _, operand in ipairs(parameters.operands(node)) do
         local t = operand[1]
         list[#list + 1] = node.statements and target.pointer(t) .. position_offset(node, operand[3], t)
             or address(node, operand[3], t, target)

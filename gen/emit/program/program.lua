@@ -118,6 +118,7 @@ local function planned(g, config)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
         profile = profile.get(config.profile), slices = profile.slices(config), arch = config.arch,
+        added = target.added and target.added(g, config.ops),
         target = target, distances = distances, loops = loops, ranges = ranges.rows(g, states.exchanged(g, target)),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)

@@ -105,6 +105,8 @@ interface.fields = {
     field("cycle_parameters", "string", "the parameters of a cycle"),
     field("cycle_opening", "string", "its first line", true),
 
+    field("added", "function", "(g, ops): what the nodes of a graph add, by which kernels are shared; kernels have it, "
+        .. "too; nil: each has its own", true),
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
     field("rates", "function", "(real): how fast it works: { flops, matrix_flops, twin_flops, cluster_flops, attends, "

@@ -103,8 +103,10 @@ end
 --- The template arguments of a node; sets kernel.launch and kernel.sizes: what a kernel of a device gets as arguments,
 --- so that nodes which differ in these alone share it, by
 ---   op, kind the operation in its name, nil: the node's; what the name has behind it
+---   plain    whether the name says nothing of a node behind the op
 ---   types    helpers with the types of sizes; a block NAME_launch says the same to the host
 ---   list     parameters: { "conv_sizes s", value }, the value as the host writes it, or a list of fields
+---   missing  parameters of results and inputs that the node has not got, by name: null pointers to the kernel
 --- `own`: makes the arguments for a node that is not an op.
 function ops.arguments(kernel, node, op, dtype, target, own)
     local entry = target.ops[own and "map" or node.op] or {}

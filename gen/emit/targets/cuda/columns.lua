@@ -6,6 +6,7 @@ local launches = require "emit.targets.cuda.launches"
 local columns = {}
 
 local LANES, WIDE = 32, 128        -- of a warp; columns of a block whose elements have 4 bytes
+local NARROW = 32                  -- columns of a block, at least
 local PROCESSORS = launches.MULTIPROCESSORS
 local BLOCKS, LEAST = 4 * PROCESSORS, 64    -- of a kernel; rows of a part, at least
 local MOST, AT_ONCE = 1024, 8      -- threads of a block; rows that a thread reads at once
@@ -30,16 +31,16 @@ function columns.few(node, width, real)
 end
 
 --- The launch of a kernel with a block for some columns of a part, of `outer` parts; how many neighbouring columns a
---- thread has. With n rows in each part, a kernel of less than a block for each multiprocessor has narrower and larger
---- ones.
+--- thread has, and how many threads have those of a row. With n rows in each part, a kernel of less than a block for
+--- each multiprocessor has narrower and larger ones.
 function columns.launch(node, outer, width, real, n)
-    local count, threads = columns.few(node, width, real), launches.THREADS
-    local function blocks() return outer * launches.ceil(width, LANES * count) end
+    local count, lanes, threads = columns.few(node, width, real), LANES, launches.THREADS
+    local function blocks() return outer * launches.ceil(width, lanes * count) end
     if n and blocks() < PROCESSORS then
-        while count > 1 and blocks() < PROCESSORS do count = count // 2 end
-        while threads < MOST and n * LANES > AT_ONCE * threads do threads = 2 * threads end
+        while lanes * count > NARROW and blocks() < PROCESSORS do lanes = lanes // 2 end
+        while threads < MOST and n * lanes > AT_ONCE * threads do threads = 2 * threads end
     end
-    return { blocks = blocks(), threads = threads }, count
+    return { blocks = blocks(), threads = threads }, count, lanes
 end
 
 return columns

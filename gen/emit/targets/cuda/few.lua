@@ -11,8 +11,8 @@ local BYTES = 16
 
 local function size_of(t, real) return graph.is_half(t) and 2 or t.dtype ~= "i32" and real == "f64" and 8 or 4 end
 
--- Whether a tensor begins at a multiple of 16 bytes: numbers of the step do not.
-local function is_aligned(t)
+--- Whether a tensor begins at a multiple of 16 bytes: numbers of the step do not.
+function few.is_aligned(t)
     local place = t.place
     if not place or place.arena == "step" or place.arena == "sums" then return false end
     return place.offset % 4 == 0 and (place.stride or 0) % 4 == 0
@@ -27,7 +27,7 @@ function few.of_rows(tensors, width, real)
     local most = 1
     for _, t in ipairs(tensors) do
         most = math.max(most, BYTES // size_of(t, real))
-        if not is_aligned(t) then return 1 end
+        if not few.is_aligned(t) then return 1 end
     end
     while width % most ~= 0 do most = most // 2 end
     return most
@@ -50,7 +50,7 @@ function few.alone(array, v) return ("%s[%s]"):format(array, v and view.text(v, 
 --- The text of element k of an input named `key`, a tensor t read through a view v, for `count` neighbours of the
 --- result from `first` on. A line that reads them is added to `reads`; rest: its argument that says how many there are.
 function few.element(count, reads, rest, key, array, t, v)
-    local way = not is_aligned(t) and "each" or v and way_of(v, count) or "all"
+    local way = not few.is_aligned(t) and "each" or v and way_of(v, count) or "all"
     if way == "each" then return few.alone(array, v) end
     reads[#reads + 1] = ("const auto of_%s = "):format(key) .. (way == "one" and "%s[%s];" or
         "ga_read<FEW>(%s + %s%s);"):format(array, v and view.text(v, "(int)first") or "first", not v and rest or "")
@@ -63,10 +63,10 @@ end
 ---   element(key, array, t)  the text of element k of the input of this name; it adds to `reads`
 function few.pointwise(node, kernel, real)
     local out = graph.writes(node)[1]
-    if out.columns or not is_aligned(out.tensor) then return nil end
+    if out.columns or not few.is_aligned(out.tensor) then return nil end
     local count = BYTES // size_of(out.tensor, real)
     for _, t in ipairs(graph.reads(node)) do
-        if t.kind ~= "scalar" and is_aligned(t) then count = math.max(count, BYTES // size_of(t, real)) end
+        if t.kind ~= "scalar" and few.is_aligned(t) then count = math.max(count, BYTES // size_of(t, real)) end
     end
     local rest = graph.elements(out.tensor.shape) % count ~= 0
     local behind = rest and ", n - first" or ""

@@ -5,6 +5,7 @@ local cuda = require "emit.targets.cuda.cuda"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
+local parameters = require "emit.kernels.parameters"
 local text = require "base.text"
 
 local hopper = {}
@@ -14,6 +15,7 @@ local ceil = launches.ceil
 -- As in hopper_product.cu: of a tile, whose columns are WIDE or NARROW; the terms of a slice; rows whose parts a block
 -- adds up.
 local TALL, WIDE, NARROW, DEEP, PART_ROWS = 128, 256, 192, 64, 16
+hopper.WIDE, hopper.NARROW = WIDE, NARROW
 
 -- Operations of the smallest kernel with a twin: one that takes some microseconds.
 local LEAST = 1e9
@@ -97,15 +99,13 @@ end
 
 -- The same of all parameters of a kernel, in their order; separated by commas.
 local function all_made(kernel, node)
-    local list = {}
-    for _, name in ipairs(node.signature.outs) do
-        local out = node.outs[name]
-        if out then list[#list + 1] = made(name, out.tensor, (graph.seen(node, name, out.tensor)), true) end
-    end
-    for _, name in ipairs(node.signature.ins) do
-        local t = node.ins[name]
-        if t then list[#list + 1] = made(name, t, (graph.seen(node, name, t)), false) end
-    end
+    local list = parameters.arrays(kernel, node, function(name)
+        local t = node.outs[name].tensor
+        return made(name, t, (graph.seen(node, name, t)), true)
+    end, function(operand)
+        local t, name = operand[1], operand[3]
+        return made(name, t, (graph.seen(node, name, t)), false)
+    end, function() return "NONE 0 0" end)
     if kernel.draws then list[#list + 1] = "WHOLE 0 0" end
     if kernel.can_add then list[#list + 1] = "ADDS 0 0" end
     return table.concat(list, ",")
@@ -120,17 +120,6 @@ local function term_parts(g) return math.max(1, math.min(MOST, g.K // PART)) end
 -- Whether a kernel's program runs on these devices: it is not for others alone (target { arch }).
 local function runs_here(kernel) return (kernel.arch or ARCH) == ARCH end
 
--- The functions that twins of each kind call, besides those that all do.
-local HELPERS = { "hopper gates", "hopper copies", "hopper groups", "hopper_product strips" }
-local OF_PRODUCTS = { "hopper clusters", "hopper_product runs", "hopper_product walks",
-    "hopper_product slices", "hopper_product run_terms", "hopper_product beside", "hopper_product sums",
-    "hopper_product products",
-    "hopper_product totals" }
-local OF_ATTENTION = { "hopper_attention tiles", "hopper_attention copies", "hopper_attention products" }
-local OF_GRADIENT = { "hopper_attention_dx walks", "hopper_attention_dx facts", "hopper_attention_dx steps" }
-local OF_WHOLE = { "hopper_attention_dx whole" }
-local COMPARE = { "hopper_compare compare" }
-
 -- Whether a product has a twin.
 local function has_twin(g, kernel, operands)
     if not runs_here(kernel) or 2 * g.M * g.N * g.K < LEAST then return false end
@@ -142,17 +131,22 @@ end
 function hopper.sizes(g, kernel, operands)
     if not has_twin(g, kernel, operands) then return nil end
     local c = cut(g)
-    return { (".clusters = %d, .whole = %d"):format(c.clusters, c.piles - c.shared),
+    return { (".wide = %d, .clusters = %d, .whole = %d"):format(c.wide, c.clusters, c.piles - c.shared),
         (".shares = %d, .share = %d"):format(c.shares, c.share), ".term_parts = " .. term_parts(g) }
 end
 
--- The operands that eight neighbours of a product's result need beside their sums, or false: list: { type, name,
--- value } of each, names: all.
-local function beside(behind)
+-- The operands that eight neighbours of a product's result need beside their sums, or false: list: { type, name, value,
+-- condition } of each, read on this condition, if it has one; names: all.
+local function beside(behind, with_1, half)
+    if with_1 then
+        local list = { { type = text.block(("ga_few<%s, 8>"):format(half)), name = text.ident "of_with_1",
+            value = text.block "ga_read<8>(with_1 + first)", condition = text.ident "with_1" } }
+        return { names = text.block "of_with_1", list = list }
+    end
     if not behind or #behind.held == 0 then return false end
     local names = table.concat(ordered.collect(behind.held, function(one) return one.name end), ", ")
     return { names = text.block(names), list = ordered.collect(behind.held, function(one)
-        return { type = text.block(one.type), name = text.ident(one.name),
+        return { type = text.block(one.type), name = text.ident(one.name), condition = false,
             value = text.block((one.value:gsub("FEW", "8"))) }
     end) }
 end
@@ -165,10 +159,12 @@ end
 ---   boxes                    the operands that it copies by boxes: name; of: the parameter; first: an element of it;
 ---                            columns, rows, sheets, stride, box_rows
 ---   parts_bytes              memory for parts of results; nil: it takes none
----   tiles, sums              blocks of the kernels behind it: those of parts, and the sums of an operand
+---   tiles, sums              blocks of the kernels behind it: those of parts, and the sums of an operand (ops.lua),
+---                            which may be computed beside the product; false: there are none
 ---   rounds                   whether results are means by weights that are rounded to 16 bits
 ---   made                     the arguments of a comparison
----   helpers, file, block, arguments   its text; helpers: lists of the functions that it calls
+---   left_out                 the parameter that sums of an operand alone take, nil: none is
+---   helpers, file, block, arguments   its text; helpers: kinds of functions that it calls (hopper_text.lua)
 function hopper.twin(g, kernel, operands, arguments)
     if not has_twin(g, kernel, operands) then return nil end
     local a, b, c, sums = operands.a, operands.b, cut(g), arguments.sums
@@ -181,15 +177,16 @@ function hopper.twin(g, kernel, operands, arguments)
     return { cluster = c.cluster, wide = c.wide, blocks = c.clusters * c.cluster, shared = SHARED,
         parts_bytes = 4 * (terms and of_tiles + of_sums or math.max(of_tiles, of_sums or 0)),
         tiles = c.shared * c.cluster * (TALL // PART_ROWS), rounds = false,
-        sums = sums and { blocks = terms and 0 or ceil(sums.number, 64) * term_parts(g),
+        sums = sums and { operand = sums, beside = terms, blocks = terms and 0 or ceil(sums.number, 64) * term_parts(g),
             totals = ceil(sums.number, 1024) },
+        left_out = sums and "bias" or nil,
         boxes = { matrix("a", a, g.M, g.K, TALL, DEEP),
             matrix("b", b, g.N, g.K, part, part % 64 == 0 and DEEP or DEEP // c.cluster) },
-        made = all_made(kernel, kernel.node), helpers = { OF_PRODUCTS }, file = "cuda/matmul.cu", block = "boxes",
-        arguments = { tile = { cluster = c.cluster, wide = c.wide }, terms = terms,
-            has_terms = text.ident(tostring(terms)), a = arguments.a, b = arguments.b,
-            c = ordered.copy(arguments.c, { bias = false }), behind = arguments.behind, sums = sums,
-            beside = beside(arguments.behind), bias = text.ident(arguments.c.bias and "bias" or "nullptr") } }
+        made = all_made(kernel, kernel.node), helpers = { "products" }, file = "cuda/matmul.cu", block = "boxes",
+        arguments = { tile = { cluster = c.cluster }, has_terms = text.ident(tostring(terms)), a = arguments.a,
+            b = arguments.b, c = ordered.copy(arguments.c, { bias = false }), behind = arguments.behind,
+            beside = beside(arguments.behind, arguments.c.with_1, kernel.half),
+            bias = text.ident(arguments.c.bias and "bias" or "nullptr") } }
 end
 
 -- As in hopper_attention.cu: rows of a tile, slices of the ring, their bytes for an element of a head; and rows of a
@@ -257,7 +254,7 @@ function hopper.attention(kernel, flops, arguments)
     return { blocks = math.min(BLOCKS, backward and math.max(queries, keys) or queries), tiles = 0, rounds = true,
         shared = 1024 + head_bytes(d, backward and 2 or 1) + (tile.whole and KEPT or 0),
         boxes = head_operands(node, backward and STEP or HEAD_TALL), made = all_made(kernel, node),
-        helpers = { OF_ATTENTION, backward and OF_GRADIENT or nil, tile.whole and OF_WHOLE or nil },
+        helpers = { "attention", backward and "gradient" or nil, tile.whole and "whole" or nil },
         file = backward and "cuda/hopper_attention_dx.cu" or "cuda/hopper_attention.cu",
         block = backward and "attend_dx_boxes" or "attend_boxes", arguments = list }
 end
@@ -272,126 +269,6 @@ function hopper.parts_bytes(kernels)
     local most = 0
     for _, kernel in ipairs(hopper.of(kernels)) do most = math.max(most, kernel.launch.twin.parts_bytes or 0) end
     return most
-end
-
--- "c, a, b": the names of parameters.
-local function names_of(parameters)
-    return table.concat(ordered.collect(parameters, function(p) return p:match "([%a_][%w_]*)$" end), ", ")
-end
-
--- The parameters of a kernel, with its sizes.
-local function parameters_of(kernel)
-    local list = ordered.copy(kernel.parameters)
-    for _, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do list[#list + 1] = size[1] end
-    return list
-end
-
--- Parameters in parentheses behind `open`, without what stands before them.
-local function wrapped(open, ...)
-    local list = {}
-    for _, more in ipairs { ... } do table.move(more, 1, #more, #list + 1, list) end
-    return text.block(cuda.wrap("", open, list, ""):sub(#open + 1))
-end
-
-local PARTS, SUMS = { "const float *parts" }, { "float *parts" }
-local PLACE, SUM_OF_ROW = { "int row", "int column" }, { "float (&sums)[8]" }
-
--- The parameters of a twin behind those of the kernel.
-local function own_parameters(twin)
-    local list = { twin.parts_bytes and SUMS[1] or nil }
-    for _, box in ipairs(twin.boxes) do
-        list[#list + 1] = ("const __grid_constant__ ga_boxes %s_boxes"):format(box.parameter)
-    end
-    return list
-end
-
--- The operands of a product whose sums are `eights` times four registers of a thread, as lines of inline PTX.
-local function registers(half, eights)
-    local count, names, list = 4 * eights, {}, {}
-    for v = 0, eights - 1, 4 do
-        local row, places = {}, {}
-        for k = v, v + 3 do
-            for e = 0, 3 do
-                row[#row + 1] = "%" .. 4 * k + e
-                places[#places + 1] = ('"+f"(d[%d][%d])'):format(k, e)
-            end
-        end
-        local last = v + 4 == eights
-        names[#names + 1] = ('"%s%s%s "'):format(v == 0 and "{" or "", table.concat(row, ", "), last and "}," or ",")
-        for k = 1, 16, 8 do
-            list[#list + 1] = table.concat(places, ", ", k, k + 7) .. (last and k > 1 and "" or ",")
-        end
-    end
-    return { half = half, eights = eights, wide = 8 * eights,
-        first = { count, count + 1, count + 2, count + 3, count + 4 },
-        names = text.block(table.concat(names, "\n")), registers = text.block(table.concat(list, "\n")) }
-end
-
--- The functions that the twins of kernels call.
-local function functions(kernels, context, half)
-    local out, found = {}, {}
-    local function add(list)
-        if found[list] then return end
-        found[list] = true
-        for _, helper in ipairs(list) do
-            local file, block = helper:match "(%S+) (%S+)"
-            out[#out + 1] = context.template(("cuda/%s.cu"):format(file))(block, { half = half, type = half }).text
-        end
-    end
-    local function add_products(block, columns)
-        if found[block .. columns] then return end
-        found[block .. columns] = true
-        out[#out + 1] = context.template("cuda/hopper.cu")(block, registers(half, columns // 8)).text
-    end
-    add(HELPERS)
-    for _, kernel in ipairs(kernels) do
-        if kernel.launch.twin.wide then add_products("products", kernel.launch.twin.wide) end
-    end
-    for _, kernel in ipairs(kernels) do
-        for _, list in ipairs(kernel.launch.twin.helpers) do
-            for _, columns in ipairs(list == OF_ATTENTION and { 64, 128 } or {}) do
-                add_products("head_products", columns)
-            end
-            add(list)
-        end
-    end
-    add(COMPARE)
-    return out
-end
-
--- The text of the twin of a kernel, whose kernels are named NAME_boxes and so on.
-local function twin_text(kernel, name, context)
-    local twin, p = kernel.launch.twin, parameters_of(kernel)
-    local own, more = twin.arguments, {}
-    if own.beside then more[1] = ("const %s_beside &beside"):format(name) end
-    if own.c and own.c.drops then more[#more + 1] = "const ga_drops &drops" end
-    local params = { names = text.block(names_of(p)),
-        read = wrapped(("GA_DEVICE %s_beside %s_read("):format(name, name), p, PLACE),
-        row = wrapped(("GA_DEVICE void %s_row("):format(name), p, PLACE, SUM_OF_ROW, more),
-        boxes = wrapped(("GA_KERNEL(384, 1) %s_boxes("):format(name), p, own_parameters(twin)),
-        parts = wrapped(("GA_KERNEL(256) %s_parts("):format(name), p, PARTS),
-        sums = wrapped(("GA_KERNEL(256) %s_sums("):format(name), p, SUMS) }
-    return context.template(twin.file)(twin.block,
-        ordered.copy(twin.arguments, { fn = text.ident(name), params = params })).text
-end
-
---- The text of the twins of kernels, with the functions that they call. Twins of the same text are one; `fn` of each is
---- the name that its kernels begin with.
-function hopper.text(kernels, context)
-    local own, names = hopper.of(kernels), { names = {} }
-    local out, known = functions(own, context, text.ident(context.half)), {}
-    table.insert(out, 1, "#ifdef " .. hopper.GUARD .. "\n")
-    for _, kernel in ipairs(own) do
-        local twin, wanted = kernel.launch.twin, (kernel.kernel or kernel).name:gsub("_tile_%d+x%d+", "")
-        local body = twin_text(kernel, wanted, context)
-        if not known[body] then
-            known[body] = graph.unique(names, wanted)
-            out[#out + 1] = known[body] == wanted and body or twin_text(kernel, known[body], context)
-        end
-        twin.fn = known[body]
-    end
-    out[#out + 1] = "#endif\n"
-    return table.concat(out, "\n")
 end
 
 -- The place of a parameter in the list.
@@ -446,7 +323,8 @@ local function table_row(kernel)
         ".kernel = K_" .. upper,
         (".blocks = %d, .threads = %d, .shared = %d"):format(l.blocks, l.threads, l.shared),
         (".own_blocks = %d, .own_shared = %d, .tiles = %d"):format(twin.blocks, twin.shared, twin.tiles),
-        twin.sums and (".sums = %d, .totals = %d"):format(twin.sums.blocks, twin.sums.totals) or ".sums = 0",
+        twin.sums and (".sums = %d, .totals = %d, .summing = \"%s\", .left_out = %d"):format(twin.sums.blocks,
+            twin.sums.totals, twin.summing, place_of(kernel, twin.left_out)) or ".sums = 0",
         (".parts = %s, .rounds = %s"):format(tostring(twin.parts_bytes ~= nil), tostring(twin.rounds)),
         ".half = GA_" .. half:upper(), ".operands = " .. #boxes, ".parameters = " .. #made,
         kernel.sizes and ".sizes = &" .. hopper.size_name(kernel) or nil }

@@ -89,7 +89,7 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
         return product(sizes, kernel, has_bias, dtype, sums, drops)
     end, sizes = function(kernel, node, op)
         local sizes = op.gemm(node)
-        return tensor.computes(sizes, kernel) and tensor.sizes(sizes, kernel) or nil
+        return tensor.computes(sizes, kernel) and tensor.sizes(sizes, kernel, op) or nil
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
         helper = function(node, kernel)
@@ -111,6 +111,7 @@ for _, name in ipairs { "layernorm", "rmsnorm", "norm_dx", "softmax", "softmax_d
     list[name].helper = name == "norm_dx" and "rows:half row_sums" or "rows:half"
     list[name].launch = rows.launch
 end
+list.norm_dx.sizes = rows.sizes
 add("layernorm", function(arguments, node) arguments.bias, arguments.y_half = node.ins.bias ~= nil, nil end)
 
 add("norm_dw", function(arguments, node, kernel, _, dtype)
@@ -172,7 +173,8 @@ end
 local function axis_sum(kernel, node, _, dtype)
     local arguments = shape.axis_sum(kernel, node, dtype, "row[j]")
     if shape.by_rows(node) then return arguments end
-    arguments.few, arguments.type, arguments.term = select(2, by_columns(node, dtype)), nil, nil
+    arguments.type, arguments.term = nil, nil
+    arguments.few, arguments.lanes = select(2, by_columns(node, dtype))
     arguments.row = node.ins.x.row or node.size.inner
     return arguments
 end

@@ -6,6 +6,8 @@ local cuda_behind = require "emit.targets.cuda.behind"
 local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
+local plain = require "emit.targets.cuda.plain"
 local text = require "base.text"
 
 local rows = {}
@@ -75,13 +77,23 @@ local function sums_of(node, each)
         ahead = graph.is_half(node.ins.x) and graph.is_half(node.ins.dy) and each <= AHEAD }
 end
 
---- And the pointwise node behind it (targets/cuda/behind.lua), or false, with the type of its result; sums: those over
---- the rows, or false.
+--- The name of the kernel of a norm's gradient, and what it does without (targets/ops.lua); nil: it has one of its own.
+function rows.sizes(kernel, node, op)
+    local form = plain.of(kernel, op)
+    return form and { op = plain.name(node, op), plain = form, types = "", list = {}, missing = form.missing,
+        kind = ("_%d_rows_of_%d"):format(graph.elements(node.size.lead or {}), node.size.C) }
+end
+
+--- And the pointwise node behind it (targets/cuda/behind.lua), { with_1, half } where that only adds a value of this
+--- type (targets/cuda/plain.lua), or false, with the type of its result; sums: those over the rows, or false.
 function rows.arguments_behind(arguments, node, kernel, op, real)
     rows.gradient_arguments(arguments, node, kernel, op, real)
     arguments.sums = sums_of(node, arguments.row.each)
     if arguments.sums then arguments.row.blocks = arguments.row.lanes == WARP and 2 or 1 end
-    arguments.behind = cuda_behind.early(kernel, arguments.row.few, real, BEHIND)
+    local form = kernel.sizes and kernel.sizes.plain
+    local list = not form and cuda_behind.early(kernel, arguments.row.few, real, BEHIND)
+    arguments.behind = list and ordered.copy(list, { with_1 = false })
+        or form and form.with_1 and { with_1 = true, half = text.ident(graph.result(node).dtype) } or false
     arguments.last = c_text.type_of((behind.result(node)))
 end
 

@@ -11,6 +11,7 @@ local gradients = require "emit.program.gradients"
 local graphs = require "emit.targets.cuda.graphs"
 local handlers = require "emit.boundary.handlers"
 local hopper = require "emit.targets.cuda.hopper"
+local hopper_text = require "emit.targets.cuda.hopper_text"
 local host_update = require "emit.targets.cuda.host_update"
 local ordered = require "base.ordered"
 local placed = require "emit.boundary.placed"
@@ -193,7 +194,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
     }
     for _, kernel in ipairs(cuda_step.distinct(kernels)) do out[#out + 1] = kernel.text end
-    if #hopper.of(kernels) > 0 then out[#out + 1] = hopper.text(kernels, context) end
+    if #hopper.of(kernels) > 0 then out[#out + 1] = hopper_text(kernels, context) end
     return begun(table.concat(out, "\n"))
 end
 
@@ -223,12 +224,20 @@ local function add_sizes(kernel, out, arguments)
     end
 end
 
+-- The parameters of arrays that a kernel's node has not got.
+local function missing_of(kernel)
+    local missing = kernel.sizes and kernel.sizes.missing or {}
+    return ordered.collect(ordered.keys(missing), function(name) return missing[name] end)
+end
+
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)
     local run, l = kernel.over_run, kernel.launch
     local parameters, arguments, out = { "queue *q", l.gathers and "model *m" or nil }, {}, {}
+    local missing = missing_of(kernel)
     for i, p in ipairs(kernel.parameters) do
-        local found = l.gathers and ordered.find(cuda.gather_parameters, p) or run and p ~= "const step *s"
+        local found = ordered.find(missing, p) or l.gathers and ordered.find(cuda.gather_parameters, p)
+            or run and p ~= "const step *s"
         if not found then parameters[#parameters + 1] = cuda.operand_parameter(p) end
         arguments[i] = "&" .. p:match("([%a_][%w_]*)$")
     end
@@ -241,6 +250,7 @@ local function launcher(kernel)
         table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
         for i, line in ipairs(run.lines) do out[i] = "    " .. line end
     end
+    for _, p in ipairs(missing) do out[#out + 1] = "    " .. cuda.operand_number(p, "0") end
     add_sizes(kernel, out, arguments)
     table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
     out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")

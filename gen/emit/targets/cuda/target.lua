@@ -11,6 +11,7 @@ local graphs = require "emit.targets.cuda.graphs"
 local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
+local plain = require "emit.targets.cuda.plain"
 local rates = require "emit.targets.cuda.rates"
 local rows = require "emit.targets.cuda.rows"
 local tensor = require "emit.targets.cuda.tensor"
@@ -32,6 +33,6 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
-    graph_sizes = graphs.sizes, graph_facts = graphs.facts, rates = rates.of,
+    added = plain.added, graph_sizes = graphs.sizes, graph_facts = graphs.facts, rates = rates.of,
     ranks_library = "NCCL", branches = hopper.LEAST,       -- twins share memory for parts of their results
 })

@@ -5,6 +5,7 @@ local graph = require "graph.graph"
 local hopper = require "emit.targets.cuda.hopper"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
+local plain = require "emit.targets.cuda.plain"
 local text = require "base.text"
 
 local tensor = {}
@@ -30,6 +31,9 @@ local TILES = {
     { rows = 64, columns = 64, down = 2, across = 2, deep = 1 },
 }
 
+-- Elements of a tile whose products take more time than other instructions.
+local LARGE = 128 * 256
+
 -- The tile where there are few of them and a sum is long, from so many terms on: the time of such a product is that of
 -- one slice behind the other, so each warp of a block has every eighth slice, and their sums are added up.
 local DEEP = { rows = 32, columns = 32, down = 1, across = 1, deep = 8 }
@@ -54,9 +58,10 @@ end
 
 local function blocks_of(tile, g) return ceil(g.M, tile.rows) * ceil(g.N, tile.columns) end
 
--- The largest tile of which there are enough, else the smallest one. odd: whether an operand has odd rows.
+-- The largest tile of which there are enough, else the smallest one. odd: whether an operand has odd rows, for whose
+-- elements a thread of a team would need too many registers.
 local function tile_of(g, odd)
-    if g.K >= LONG and blocks_of(TILES[#TILES], g) < FEW then return DEEP end
+    if not odd and g.K >= LONG and blocks_of(TILES[#TILES], g) < FEW then return DEEP end
     for _, tile in ipairs(TILES) do
         if blocks_of(tile, g) >= tensor.ENOUGH and not (odd and tile.whole) then return tile end
     end
@@ -101,18 +106,22 @@ end
 
 local function truth(is) return text.ident(tostring(is)) end
 
-local function spelled(o)
-    return { turned = truth(o.turned), lies = text.ident(o.odd and "GA_ODD" or o.whole and "GA_WHOLE" or "GA_BEGUN") }
+-- The kernel of a small tile has other code for rows that are whole chunks: its products take less time than
+-- instructions do. Large tiles have one kernel for both.
+local function spelled(o, tile)
+    local lies = o.odd and "GA_ODD" or o.whole and tile.rows * tile.columns < LARGE and "GA_WHOLE" or "GA_BEGUN"
+    return { turned = truth(o.turned), lies = text.ident(lies) }
 end
 
 --- The sizes of a product with these strides (op.gemm's table), and a name of it that products of other ops share:
---- "product_nt_bias_tile_128x256", t: an operand that is transposed.
-function tensor.sizes(g, kernel)
+--- "product_nt_bias_tile_128x256".
+function tensor.sizes(g, kernel, op)
     local node, operands = kernel.node, operands_of(g)
     local a, b = operands.a, operands.b
     local tile, own = tile_of(g, a.odd or b.odd), hopper.sizes(g, kernel, operands)
-    return { op = ("product_%s%s"):format(a.turned and "t" or "n", b.turned and "n" or "t"),
-        kind = (node.ins.bias and "_bias" or "") .. (node.outs.bias and "_sums" or "")
+    local form = plain.of(kernel, op)
+    return { op = plain.name(node, op), plain = form, missing = form and form.missing,
+        kind = (node.ins.bias and not form and "_bias" or "") .. (node.outs.bias and "_sums" or "")
             .. (kernel.can_add and "_adds" or "") .. ("_tile_%dx%d"):format(tile.rows, tile.columns),
         types = "product_sizes", list = { { "product_sizes size", {
             (".M = %d, .N = %d, .K = %d"):format(g.M, g.N, g.K),
@@ -122,12 +131,14 @@ end
 
 --- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
 ---   tile.rows, tile.columns        of a block; tile.down, tile.across: the warps of each of its tile.deep teams
----   tile.at_least                  blocks of a multiprocessor: four of a small one with draws, as NVRTC would spill a
----                                  register to have five
+---   tile.at_least                  blocks of a multiprocessor: of a small one as many as shared memory has room for,
+---                                  four with draws, two with odd rows: NVRTC would spill registers to have more
 ---   a.turned, a.lies               whether rows of memory hold one term each; how they lie (tensor_slices.cu);
 ---                                  likewise b
 ---   c.all                          whether rows of the result begin at whole chunks
----   c.bias, c.add                  whether a bias is added, and whether `add` says that the result is
+---   c.bias                         whether a bias is added: "always", "where" it is not null, or false: never
+---   c.add                          whether `add` says that the result is added
+---   c.with_1                       whether nothing but another value is added (targets/cuda/plain.lua)
 ---   c.drops                        a dropout of the result (targets/cuda/ops.lua), or false
 ---   sums, of                       sums of an operand over the terms (targets/cuda/ops.lua), or false; of which one
 ---   behind                         the pointwise node behind it (targets/cuda/behind.lua), or false
@@ -136,16 +147,17 @@ function tensor.product(g, kernel, has_bias, sums, drops)
     local a, b = operands.a, operands.b
     local tile = tile_of(g, a.odd or b.odd)
     kernel.matrix = true
-    local stages = tile.deep > 1 and DEEP_STAGES or STAGES
+    local stages, form = tile.deep > 1 and DEEP_STAGES or STAGES, kernel.sizes.plain
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across * tile.deep,
         arch = tensor.ARCH, shared = (tile.rows + tile.columns) * DEPTH * tile.deep * stages * 2 }
-    local at_least = text.block(drops and kernel.launch.threads == 128 and ", 4" or "")
+    local room = (a.odd or b.odd) and 2 or drops and 4 or 5
+    local at_least = text.block(kernel.launch.threads == 128 and ", " .. room or "")
     local list = { tile = ordered.copy(tile, { at_least = at_least }),
-        a = spelled(a), b = spelled(b),
-        c = { all = truth(g.c_row % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
-            drops = drops },
+        a = spelled(a, tile), b = spelled(b, tile),
+        c = { all = truth(g.c_row % CHUNK == 0), bias = form and form.bias or has_bias and "always", drops = drops,
+            with_1 = form and form.with_1 or false, add = kernel.can_add or false },
         sums = sums, of = text.ident("GA_OF_" .. (sums and sums.array.text:upper() or "NONE")),
-        behind = behind.eights(kernel, g.c_row % CHUNK == 0) }
+        behind = not form and behind.eights(kernel, g.c_row % CHUNK == 0) }
     local twin = hopper.twin(g, kernel, operands, list)
     kernel.launch.twin = twin
     if twin then kernel.matrix = twin.cluster > 1 and "cluster_flops" or "twin_flops" end
