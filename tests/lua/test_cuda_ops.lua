@@ -95,7 +95,9 @@ train      { updates = 8, seed = 4 }
     end
     same_as_c(t, "cuda_few64", spec(5, { 52, 528 }, F64), 1e-11)
     same_as_c(t, "cuda_few", spec(3, { 9, 1100 }, ""), 1e-4, devices.LIGHT)
-    if t.all then same_as_c(t, "cuda_few_odd", spec(7, { 70, 1030 }, ""), 1e-4) end
+    -- adamw would make elements of gradients that nearly cancel as large as the others
+    local sgd = spec(7, { 70, 1030 }, ""):gsub('"adamw", lr = 1e%-2', '"sgd", lr = 0.1, momentum = 0.5')
+    if t.all then same_as_c(t, "cuda_few_odd", sgd, 1e-4) end
 end)
 
 -- Rows of classes that begin inside of neighbours that are moved at once: losses, their gradients, and hits.
