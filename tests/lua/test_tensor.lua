@@ -173,23 +173,26 @@ end
 -- were found. The gradient of the weights of keys nearly cancels: roundings are a larger part of what is left.
 local MODELS = { { "gpt", GPT }, { "llama", LLAMA }, { "bert", BERT } }
 
+-- The program of one of these, of 600 bytes of text.
+local function build_model(t, programs, model, precision, target)
+    local bytes = {}
+    for k = 1, 600 do bytes[k] = string.char(97 + (k * k + k // 7) % 23) end
+    t.write(programs.folder() .. "/data/tensor.txt", table.concat(bytes))
+    return programs.build(("tensor_%s_%s_%s"):format(model[1], precision, target), with(model[2] .. [[
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 1e-2 }
+train      { updates = 8, seed = 3 }
+]], precision) .. ('target "%s"\n'):format(target))
+end
+
 for i, model in ipairs(MODELS) do
     for j, precision in ipairs { "bf16", "f16" } do
         add(model[1] .. " in " .. precision .. " is that of the C target", function(t)
             if (i + j) % 2 == 1 then t.long() end
             local programs, environment = open(t)
-            local bytes = {}
-            for k = 1, 600 do bytes[k] = string.char(97 + (k * k + k // 7) % 23) end
-            t.write(programs.folder() .. "/data/tensor.txt", table.concat(bytes))
-            local text = model[2] .. [[
-init       { { "*", normal = 0.2 } }
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 1e-2 }
-train      { updates = 8, seed = 3 }
-]]
             local function dump(target, how, settings)
-                local p = programs.build(("tensor_%s_%s_%s"):format(model[1], how, target),
-                    with(text, how) .. ('target "%s"\n'):format(target))
+                local p = build_model(t, programs, model, how, target)
                 return programs.dump(p, { "--cycles", 1, env = settings and environment(settings) }), p
             end
             local found, p = dump("cuda", precision, model[1] == "gpt" and checked(1) or devices.light(t, 1))
@@ -307,6 +310,24 @@ add("an update writes the copies that products read, if it goes over all paramet
         assert(not shown(text, "kernels.cu"):find("narrow_w", 1, true), text)
         t.contains(shown(text, "step.c"), "    pack_views(q, m);\n}")
     end
+end)
+
+-- Forward products of a GPT with and without a bias, with and without a residual that is added, and gradients of norms
+-- with and without one; products of gradients add nothing, so their kernel has no such parameter.
+add("products and norms that differ in a bias or an added value share a kernel", function(t)
+    local p = build_model(t, open(t), MODELS[1], "bf16", "cuda")
+    local launch, kernels = host.read(p.folder .. "/launch.c"), host.read(p.folder .. "/kernels.cu")
+    for body, missing in next, {
+        ["linear_72x120x40"] = "with_1", ["linear_add_72x40x160"] = "", ["linear_72x67x40"] = "bias with_1",
+        ["norm_dx_3x24x40"] = "with_1", ["norm_dx_add_3x24x40"] = "",
+    } do
+        local text, found = t.match(launch, "\nstatic void " .. body .. "(%b()%s*%b{})"), {}
+        for name in text:gmatch "ga_address ([%w_]+) = 0;" do found[#found + 1] = name end
+        t.equal(table.concat(found, " "), missing)
+        t.match(text, body:find "norm" and "K_NORM_DX_72_ROWS_OF_40," or "K_PRODUCT_NT_TILE_64X64,")
+    end
+    t.match(kernels, "product_nt_tile_64x64%([^)]*const real %*bias,%s+const bf16 %*with_1, product_sizes size%)")
+    t.match(kernels, "product_nn_tile_64x64%(bf16 %*c, const bf16 %*a, const bf16 %*b, product_sizes size%)")
 end)
 
 -- An evaluation with averages of the parameters reads copies of these, and the next update has its own again.

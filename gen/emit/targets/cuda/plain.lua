@@ -24,9 +24,8 @@ end
 
 -- The kind of a node, by which names of kernels begin; nil: it is not plain. op: its entry of the catalog.
 local function kind_of(node, op)
-    local out = graph.writes(node)[1]
-    if not graph.is_half(graph.result(node)) or node.drops or out.acc then return nil end
     if node.op ~= "norm_dx" and (not op.gemm or node.op:find "_dw$") then return nil end
+    if not graph.is_half(graph.result(node)) or node.drops or graph.writes(node)[1].acc then return nil end
     if node.behind and not adds_alone(node) then return nil end
     return plain.name(node, op)
 end
