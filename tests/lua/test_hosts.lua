@@ -134,7 +134,7 @@ local FAULTS = {
     { "network cut", "ip link set dev to_b down", 20, LIMIT, function()
         return { silent(2), silent(2), silent(0) }
     end },
-    { "disk full", FULL, 1, LIMIT, function()
+    { "disk full", FULL, 3, LIMIT, function()
         local line = "rank 0 failed with code 3; its own line says why"
         return { "writing failed: No space left on device", line, line }
     end },

@@ -148,13 +148,15 @@ train      { updates = 4, seed = 3 }
 
 local PARTS = 3
 
+-- With the values of this seed roundings to 16 bits change no choice of a greatest element, nor on which side of a kink one
+-- is: the gradients of `generic` in bf16 are off by 0.03 at most. Where another op changes the draws, another seed may do.
 local OPS = [[
 data      { "tensors", train = "tiny.safetensors" }
 batch     (6)
 accumulate (2)
 loss      "cross_entropy"
 optimizer { "sgd", lr = 0.05 }
-train     { updates = 8, seed = 3 }
+train     { updates = 8, seed = 4 }
 model]]
 
 -- Each form has a part of the ops and half of the models in `make test`; the three forms of each type have all parts, each
