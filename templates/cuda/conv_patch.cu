@@ -74,7 +74,8 @@ GA_DEVICE void conv_patch_product(ga_byte *ring, const $type *x, const $type *we
     const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES, image = i0 / share.places;
     const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * (COLUMNS / ACROSS);
     const int b_chunk = threadIdx.x / EACH * ROW + threadIdx.x % EACH * 16;
-    int *spots = (int *)(ring + 2 * stage); /* octets of the places of the patch, -1 outside of the planes */
+    /* octets of the places of the patch, -1 outside of the planes; a thread reads those that it writes */
+    int *spots = (int *)(ring + 2 * stage);
     for (int p = threadIdx.x; p < patch.places; p += THREADS) {
         const conv_spot spot = conv_spot_of(s, share, patch, p, conv_patch_first(s, share, patch, i0));
         const bool there = (ga_uint32)spot.h < (ga_uint32)s.height && (ga_uint32)spot.w < (ga_uint32)s.width;
@@ -114,7 +115,6 @@ GA_DEVICE void conv_patch_product(ga_byte *ring, const $type *x, const $type *we
             conv_products_add<TALL, WIDE>(sum, rows, columns);
         }
     };
-    __syncthreads(); /* all spots are there */
     conv_ring<2>(ring, stage, s.in_octets / 2, false, begin, product);
     see(sum);
     conv_tile_store<ROWS, COLUMNS, DOWN, ACROSS>(sum, [&](int row, int column, float (&value)[8]) {
