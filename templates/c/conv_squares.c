@@ -1,5 +1,5 @@
 // conv_squares: convolutions of 3 x 3 taps on vectors by squares of results (planes_squares.c). A tile has some squares
-// and outputs: the squares' factors and the weights' for some channels, and the sums of each square and output, 16 or 36,
+// and outputs: the squares' factors and the weights' for some channels, and the sums of each square and output, 16 to 36,
 // stay in caches. Each of these is a product of matrices, whose terms are channels, added upwards.
 
 //@ conv2d_squares(fn, params, source, shape, step, part, tile, x, type, bias, store)
@@ -9,15 +9,15 @@
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
-    enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(s.columns), RESULTS = $(s.rows) * ACROSS };
-    enum { SIDE = $(tile.side), PRODUCTS = (SIDE + 2) * (SIDE + 2) };
+    enum { PLANE = $(shape.height) * $(shape.width), HIGH = $(s.rows), ACROSS = $(s.columns), RESULTS = HIGH * ACROSS };
+    enum { SIDE = $(tile.side), STEP = $(tile.step), READS = $(tile.reads), PRODUCTS = $(tile.n) * $(tile.n) };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
     enum { LANES = $(tile.lanes), SQUARES = $(tile.squares), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
     enum { BLOCKS = $(tile.blocks), WIDE = $(tile.wide) };
     enum { DEPTH = $(tile.depth), COPIED = $(tile.copied), SPACE = $(tile.space) };
     enum { FACTORS = SQUARES * DEPTH + 16, WEIGHTS = WIDE * DEPTH + 16, SUMS = WIDE * SQUARES + 16 };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
-        .read_h = 1, .read_w = 1, .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+        .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
@@ -26,7 +26,7 @@ static void $fn($params) {
     _Alignas(64) real $(tile.turned)results[SIDE * SIDE * SQUARES];
 //% if tile.inner == 1 then
     enum { PART = (DOWN + 1) * BESIDE };
-    _Alignas(64) real apart[IMAGES * SIDE * (SIDE + 2) * PART + 16] = {0}, parts[SIDE * SIDE][SQUARES];
+    _Alignas(64) real apart[IMAGES * STEP * READS * PART + 16] = {0}, parts[SIDE * SIDE][SQUARES];
 //% else
     _Alignas(64) real parts[SIDE * SIDE * DOWN * BESIDE * INNER];
 //% end
@@ -38,15 +38,22 @@ static void $fn($params) {
         const int i0 = (int)(t.index % outs) * wide, i1 = i0 + wide < OUT ? i0 + wide : OUT;
         const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
         const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
+//% if tile.place == 1 then
         const $type *own = weight + (size_t)g * OUT * IN * 9; /* of the group */
+        const int top = block.h.first, left = block.w.first, high = block.h.places, across = block.w.places;
+//% else
+        const int top = 2 * block.h.first, left = 2 * block.w.first;
+        const int high = HIGH - top < 2 * block.h.places ? HIGH - top : 2 * block.h.places;
+        const int across = ACROSS - left < 2 * block.w.places ? ACROSS - left : 2 * block.w.places;
+//% end
         for (int k = 0; k < IN; k += DEPTH) {
             const int depth = k + DEPTH < IN ? DEPTH : IN - k;
             for (int d = 0; d < depth; d += COPIED) {
                 const int channels = d + COPIED < depth ? COPIED : depth - d;
                 conv_copy(copy, SPACE, image + (size_t)(k + d) * PLANE, &block, &planes, channels, k + d == 0);
-                $(squares_factors { tile = tile, place = tile.place })
+                $(squares_factors { tile = tile })
             }
-            $(squares_weights { step = step, tile = tile })
+            $(squares_weights { step = step, tile = tile, type = type })
             for (int factor = 0; factor < PRODUCTS; factor++)
                 for (int p = 0; p < SQUARES; p += COLUMNS)
                     for (int i = 0; i < i1 - i0; i += ROWS) {
@@ -58,15 +65,15 @@ static void $fn($params) {
         for (int i = i0; i < i1; i++) {
             $(squares_results { tile = tile })
             for (int n = 0; n < block.images; n++)
-                for (int r = 0; r < block.h.places; r++) {
+                for (int r = 0; r < high; r++) {
                     const size_t first = (((size_t)(block.image + n) * GROUPS + g) * OUT + i) * RESULTS
-                        + (size_t)(block.h.first + r) * ACROSS + block.w.first;
+                        + (size_t)(top + r) * ACROSS + left;
 //% if tile.inner == 1 then
                     const real *from = results + (r % SIDE * SQUARES + n * LANES + r / SIDE * BESIDE) * SIDE;
 //% else
                     const real *from = results + (n * SIDE * DOWN + r) * SIDE * BESIDE;
 //% end
-                    for (int c = 0; c < block.w.places; c++) {
+                    for (int c = 0; c < across; c++) {
                         const size_t k = first + c;
                         const real value = from[c]$bias;
                         $store
@@ -88,7 +95,7 @@ static void $fn($params) {
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
-    enum { SIDE = $(tile.side), PRODUCTS = (SIDE + 2) * (SIDE + 2) };
+    enum { SIDE = $(tile.side), STEP = $(tile.step), READS = $(tile.reads), PRODUCTS = $(tile.n) * $(tile.n) };
     enum { IMAGES = $(tile.images), INNER = $(tile.inner), DOWN = $(tile.down), BESIDE = $(tile.beside) };
     enum { LANES = $(tile.lanes), SQUARES = $(tile.used), ROWS = $(tile.rows), COLUMNS = $(tile.columns) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), COPIED = $(tile.copied), SPACE = $(tile.space) };
@@ -96,7 +103,7 @@ static void $fn($params) {
     enum { TILES_DOWN = (IN + TALL - 1) / TALL, TILES_ACROSS = (OUT + WIDE - 1) / WIDE };
     enum { PARTIALS = $partials, BLOCKS = $(tile.blocks), RUN = (BLOCKS + PARTIALS - 1) / PARTIALS };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
-        .read_h = 1, .read_w = 1, .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+        .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
@@ -105,7 +112,7 @@ static void $fn($params) {
     _Alignas(64) real turned[IMAGES * SIDE * SIDE * DOWN * BESIDE * VEC_LANES];
 //% if tile.inner == 1 then
     enum { PART = (DOWN + 1) * BESIDE };
-    _Alignas(64) real apart[IMAGES * SIDE * (SIDE + 2) * PART + 16] = {0};
+    _Alignas(64) real apart[IMAGES * STEP * READS * PART + 16] = {0};
 //% end
     memset(copy, 0, sizeof copy);
     memset(results, 0, sizeof results);
@@ -122,7 +129,7 @@ static void $fn($params) {
             for (int d = 0; d < tall; d += COPIED) {
                 const int channels = d + COPIED < tall ? COPIED : tall - d;
                 conv_copy(copy, SPACE, image + (size_t)d * PLANE, &block, &planes, channels, d == 0);
-                $(squares_factors { tile = tile, place = tile.place })
+                $(squares_factors { tile = tile })
             }
             for (int j = 0; j < wide; j += VEC_LANES) {
                 $(squares_gradients { tile = tile, type = type })
@@ -142,7 +149,7 @@ static void $fn($params) {
         real *c = y + (((size_t)run * GROUPS + g) * IN + k0) * 9 * OUT + j0;
         for (int i = 0; i < tall; i++)
             for (int j = 0; j < wide; j += VEC_LANES)
-                square_sum_taps_$(tile.side)(c + (size_t)i * 9 * OUT + j, OUT, sums + i * WIDE + j, SUMS, wide - j);
+                square_sum_taps_$(tile.name)(c + (size_t)i * 9 * OUT + j, OUT, sums + i * WIDE + j, SUMS, wide - j);
 //% end
     }
 }
@@ -151,7 +158,7 @@ static void $fn($params) {
 for (int j = 0; j < wide; j += VEC_LANES) {
     _Alignas(64) real taps[TALL * 9][VEC_LANES], gradients[VEC_LANES][TALL * 9];
     for (int i = 0; i < tall; i++)
-        square_sum_taps_$(tile.side)(taps[i * 9], VEC_LANES, sums + i * WIDE + j, SUMS, VEC_LANES);
+        square_sum_taps_$(tile.name)(taps[i * 9], VEC_LANES, sums + i * WIDE + j, SUMS, VEC_LANES);
     turn_rows(gradients[0], TALL * 9, taps[0], VEC_LANES, tall * 9, VEC_LANES);
     for (int lane = 0; lane < VEC_LANES && j + lane < wide; lane++) {
         const size_t first = (((size_t)g * OUT + j0 + j + lane) * IN + k0) * 9;
@@ -186,31 +193,60 @@ for (int s = 0; s < SQUARES; s++) {
 //% end
     const int place = (image * DOWN + square / BESIDE) * SIDE * BESIDE + square % BESIDE;
     real *to = results + (j / COLUMNS * SQUARES + s) * COLUMNS + j % COLUMNS;
-    square_spread_$(tile.side)(to, RESULTS, turned + place * SIDE * VEC_LANES, SIDE * BESIDE * VEC_LANES);
+    square_spread_$(tile.name)(to, RESULTS, turned + place * SIDE * VEC_LANES, SIDE * BESIDE * VEC_LANES);
 }
 
-//@ squares_factors(tile, place)
+//@ squares_factors(tile)
 for (int c = 0; c < channels; c++) {
     const real *read = copy + c * SPACE;
 //% if tile.inner == 1 then
     for (int n = 0; n < IMAGES; n++, read += block.next_image)
-        $(tile.part)(apart + n * SIDE * (SIDE + 2) * PART, read, block.next_row, DOWN, BESIDE);
+        $(tile.part)(apart + n * STEP * READS * PART, read, block.next_row, READS, DOWN, BESIDE);
     for (int lane = 0; lane < IMAGES * LANES; lane += VEC_LANES) {
-        real *to = factors + $place;
-        const real *from = apart + lane / LANES * SIDE * (SIDE + 2) * PART + lane % LANES;
-        square_factors_$(tile.side)(to, FACTORS, from, BESIDE, (SIDE + 2) * PART, PART);
+        real *to = factors + $(tile.where);
+        const real *from = apart + lane / LANES * STEP * READS * PART + lane % LANES;
+        square_factors_$(tile.name)(to, FACTORS, from, BESIDE, READS * PART, PART);
     }
 //% else
     for (int lane = 0; lane < LANES; lane += VEC_LANES) {
-        const int square = lane / INNER, row = square / BESIDE * SIDE, column = square % BESIDE * SIDE;
-        real *to = factors + $place;
+        const int square = lane / INNER, row = square / BESIDE * STEP, column = square % BESIDE * STEP;
+        real *to = factors + $(tile.where);
         const real *from = read + row * block.next_row + column * INNER + lane % INNER;
-        square_factors_$(tile.side)(to, FACTORS, from, SIDE * block.next_row, block.next_row, INNER);
+        square_factors_$(tile.name)(to, FACTORS, from, STEP * block.next_row, block.next_row, INNER);
     }
 //% end
 }
 
-//@ squares_weights(step, tile)
+//@ squares_weights(step, tile, type)
+//% if tile.place == 2 then
+$(squares_weights_of_parts { tile = tile, type = type })
+//% else
+$(squares_weights_of_rows { step = step, tile = tile })
+//% end
+
+//@ squares_weights_of_parts(tile, type)
+static const int part_taps[4] = {1, 2, 2, 4}, taps_before[4] = {0, 1, 3, 5};
+for (int i = i0; i < i1; i += VEC_LANES) {
+    const real *own[4]; /* weights of the group, by the part of the input that they reach */
+//% if tile.panel then
+    enum { PANEL = $(tile.panel) };
+//% else
+    enum { PANEL = VEC_LANES };
+//% end
+    for (int p = 0; p < 4; p++) {
+        const $type *from = weight + (size_t)(taps_before[p] * GROUPS + part_taps[p] * g) * OUT * IN;
+//% if tile.panel then
+        own[p] = from + ((size_t)(i / PANEL * PANEL) * IN + (size_t)k * PANEL) * part_taps[p] + i % PANEL;
+//% else
+        own[p] = taps + taps_before[p] * depth * PANEL;
+        conv_turn(taps + taps_before[p] * depth * PANEL, PANEL, from + ((size_t)i * IN + k) * part_taps[p],
+                  IN * part_taps[p], OUT - i, depth * part_taps[p]);
+//% end
+    }
+    for (int c = 0; c < depth; c++) square_weights_$(tile.name)(weights + c * WIDE + i - i0, WEIGHTS, own, c, PANEL);
+}
+
+//@ squares_weights_of_rows(step, tile)
 //% local back = step.tap_h < 0
 for (int i = i0; i < i1; i += VEC_LANES) {
 //% if tile.panel then
@@ -222,16 +258,16 @@ for (int i = i0; i < i1; i += VEC_LANES) {
 //% end
     for (int c = 0; c < depth; c++)
 //% if back then
-        square_weights_$(tile.side)(weights + c * WIDE + i - i0, WEIGHTS, taps + (c * 9 + 8) * PANEL, -PANEL);
+        square_weights_$(tile.name)(weights + c * WIDE + i - i0, WEIGHTS, taps + (c * 9 + 8) * PANEL, -PANEL);
 //% else
-        square_weights_$(tile.side)(weights + c * WIDE + i - i0, WEIGHTS, taps + c * 9 * PANEL, PANEL);
+        square_weights_$(tile.name)(weights + c * WIDE + i - i0, WEIGHTS, taps + c * 9 * PANEL, PANEL);
 //% end
 }
 
 //@ squares_results(tile)
 for (int s = 0; s < $(tile.used); s += VEC_LANES) {
     vec of[SIDE][SIDE];
-    square_finish_$(tile.side)(of, sums + (i - i0) * SQUARES + s, SUMS);
+    square_finish_$(tile.name)(of, sums + (i - i0) * SQUARES + s, SUMS);
 //% if tile.inner == 1 then
     for (int v = 0; v < SIDE * SIDE; v++) vec_store(parts[v] + s, of[v / SIDE][v % SIDE], VEC_LANES);
 }

@@ -2,11 +2,15 @@
 //
 //   gradients of 3 x 3 taps = G^T (sum over squares of (B^T d B) . (A dy A^T)) G
 
-//@ square_gradients(side)
-//% local n = side + 2
+//@ square_gradients(form)
+//% local n, side = form.n, form.side
 /* A dy of one axis. */
-static inline __attribute__((always_inline)) void square_values_$(side)(vec to[$n], const vec dy[$side]) {
-//% if side == 2 then
+static inline __attribute__((always_inline)) void square_values_$(form.name)(vec to[$n], const vec dy[$side]) {
+//% if form.stride == 2 then
+    to[0] = to[3] = dy[0];
+    to[1] = dy[0] + dy[1];
+    to[2] = to[4] = dy[1];
+//% elseif side == 2 then
     to[0] = dy[0];
     to[1] = dy[0] + dy[1];
     to[2] = dy[0] - dy[1];
@@ -25,25 +29,29 @@ static inline __attribute__((always_inline)) void square_values_$(side)(vec to[$
 }
 
 /* A dy A^T for VEC_LANES outputs: the results of a square lie in $side rows, `row` elements apart. */
-$(square_gradients_call { side = side })
-square_spread_$(side)(real *to, size_t apart, const real *from, int row) {
+$(square_gradients_call { form = form })
+square_spread_$(form.name)(real *to, size_t apart, const real *from, int row) {
     vec rows[$side][$n];
     UNROLL for (int r = 0; r < $side; r++) {
         vec dy[$side];
         UNROLL for (int c = 0; c < $side; c++) dy[c] = vec_load(from + r * row + c * VEC_LANES, VEC_LANES);
-        square_values_$(side)(rows[r], dy);
+        square_values_$(form.name)(rows[r], dy);
     }
     UNROLL for (int c = 0; c < $n; c++) {
         vec dy[$side], column[$n];
         UNROLL for (int r = 0; r < $side; r++) dy[r] = rows[r][c];
-        square_values_$(side)(column, dy);
+        square_values_$(form.name)(column, dy);
         UNROLL for (int r = 0; r < $n; r++) vec_store(to + ($n * r + c) * apart, column[r], VEC_LANES);
     }
 }
 
 /* G^T s of one axis. */
-static inline __attribute__((always_inline)) void square_gradients_$(side)(vec to[3], const vec s[$n]) {
-//% if side == 2 then
+static inline __attribute__((always_inline)) void square_gradients_$(form.name)(vec to[3], const vec s[$n]) {
+//% if form.stride == 2 then
+    to[0] = s[0] + s[1];
+    to[1] = s[3] + s[4];
+    to[2] = s[1] + s[2];
+//% elseif side == 2 then
     const vec half = vec_all((real)0.5), outer = half * (s[1] + s[2]);
     to[0] = s[0] + outer;
     to[1] = half * (s[1] - s[2]);
@@ -59,18 +67,18 @@ static inline __attribute__((always_inline)) void square_gradients_$(side)(vec t
 
 /* G^T s G for at most VEC_LANES outputs, of $(n * n) sums `apart` elements from each other: the gradients of 9 taps,
  * `row` elements from each other. */
-$(square_gradients_call { side = side })
-square_sum_taps_$(side)(real *to, size_t row, const real *from, size_t apart, int outputs) {
+$(square_gradients_call { form = form })
+square_sum_taps_$(form.name)(real *to, size_t row, const real *from, size_t apart, int outputs) {
     vec columns[$n][3];
     UNROLL for (int c = 0; c < $n; c++) {
         vec s[$n];
         UNROLL for (int r = 0; r < $n; r++) s[r] = vec_load(from + ($n * r + c) * apart, VEC_LANES);
-        square_gradients_$(side)(columns[c], s);
+        square_gradients_$(form.name)(columns[c], s);
     }
     UNROLL for (int r = 0; r < 3; r++) {
         vec s[$n], taps[3];
         UNROLL for (int c = 0; c < $n; c++) s[c] = columns[c][r];
-        square_gradients_$(side)(taps, s);
+        square_gradients_$(form.name)(taps, s);
         UNROLL for (int c = 0; c < 3; c++) {
             if (outputs >= VEC_LANES) vec_store(to + (3 * r + c) * row, taps[c], VEC_LANES);
             else memcpy(to + (3 * r + c) * row, &taps[c], (size_t)outputs * sizeof *to);
@@ -78,8 +86,8 @@ square_sum_taps_$(side)(real *to, size_t row, const real *from, size_t apart, in
     }
 }
 
-//@ square_gradients_call(side)
-//% if side == 2 then
+//@ square_gradients_call(form)
+//% if form.n < 6 then
 static inline __attribute__((always_inline)) void
 //% else
 static __attribute__((noinline)) void

@@ -1,26 +1,26 @@
 // square_sums: the inner loops of convolutions by squares (planes_squares.c).
 
 //@ square_part()
-/* Elements are parted so that squares beside and below each other are neighbours: with squares of `side` results and
- * size = (down + 1) * across, element (r, c) of what square s reads goes to
- *   apart[(r % side * (side + 2) + c) * size + r / side * across + s] */
+/* Elements are parted so that squares beside and below each other are neighbours: with squares of `reads` elements, each
+ * `step` elements from the one before, and size = (down + 1) * across, element (r, c) of what square s reads goes to
+ *   apart[(r % step * reads + c) * size + r / step * across + s] */
 
 //@ square_part_function(name, rows, columns, parted)
-//% local side = rows
+//% local step = rows
 /* $columns squares beside each other at a time, of a row of `across`; `row`: elements from row to row. */
-static inline __attribute__((always_inline)) void $name(real *apart, const real *from, int row, const int down,
-                                                        const int across) {
-    typedef real part __attribute__((vector_size($side * $columns * sizeof(real))));
+static inline __attribute__((always_inline)) void $name(real *apart, const real *from, int row, const int reads,
+                                                        const int down, const int across) {
+    typedef real part __attribute__((vector_size($step * $columns * sizeof(real))));
     const int size = (down + 1) * across;
-    for (int r = 0; r < $side * down + 2; r++, from += row) {
-        real *to = apart + r % $side * $(side + 2) * size + r / $side * across;
+    for (int r = 0; r < $step * (down - 1) + reads; r++, from += row) {
+        real *to = apart + r % $step * reads * size + r / $step * across;
         for (int s = 0; s < across; s += $columns) {
-            UNROLL for (int c = 0; c < $(side + 2); c += $side) {
+            UNROLL for (int c = 0; c < reads; c += $step) {
                 part x;
-                memcpy(&x, from + $side * s + c, sizeof x);
+                memcpy(&x, from + $step * s + c, sizeof x);
                 x = (part){$parted};
-                UNROLL for (int v = 0; v < $side; v++)
-                    if (c + v < $(side + 2))
+                UNROLL for (int v = 0; v < $step; v++)
+                    if (c + v < reads)
                         memcpy(to + (c + v) * size + s, (real *)&x + v * $columns, $columns * sizeof *to);
             }
         }

@@ -53,10 +53,16 @@ local SHAPES = {
     { 2, 33, 20, 34, 70, { 3, 3 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, 1 },
     { 1, 16, 5, 300, 16, { 3, 3 }, { 1, 1 }, { 1, 0 }, { 1, 1 }, 1 },
     { 11, 70, 8, 8, 65, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },
+    { 3, 20, 31, 29, 24, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, 1 },   -- from here on with a stride
+    { 16, 24, 8, 16, 40, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, 1 },
+    { 4, 72, 32, 16, 96, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, 2 },
+    { 2, 33, 28, 34, 70, { 3, 3 }, { 2, 2 }, { 3, 3 }, { 1, 1 }, 1 },
+    { 2, 32, 33, 17, 64, { 3, 3 }, { 2, 2 }, { 0, 0 }, { 1, 1 }, 1 },
+    { 16, 65, 11, 17, 48, { 3, 3 }, { 2, 2 }, { 0, 0 }, { 1, 1 }, 1 },
 }
 
 -- The first of those that are computed by squares on vectors.
-local FIRST_SQUARES = #SHAPES - 5
+local FIRST_SQUARES = #SHAPES - 11
 
 -- The shapes of a program: those by squares without `turn`; all with make test-all, else the part `turn`, { n, of }:
 -- every of-th from the n-th on. Programs of one kind have different parts.
@@ -100,7 +106,7 @@ end
 -- The name of a kernel's function, and whether its squares have 4 x 4 results.
 local function function_of(context, ...)
     local kernel = kernels.make(node_of(context, ...), "backward", context)
-    return kernel.fn.name, kernel.squares == 4
+    return kernel.fn.name, kernel.squares and kernel.squares.name.text == "4" or false
 end
 
 -- The calls of the kernels of a weight's gradient, in parts and added up, or in one part and in its order, and whether
@@ -114,7 +120,7 @@ local function gradient_calls(context, a, images, adds)
     local kernel = kernels.make(node, "backward", context)
     local sum = function_of(context, "conv2d_dw_sum", a, images, nil, adds)
     return ("%s(w, partial, dy, x);"):format(kernel.fn.name), ("%s(w, dw, partial%s);"):format(sum, last),
-        kernel.squares == 4
+        kernel.squares and kernel.squares.name.text == "4" or false
 end
 
 -- The calls of a shape's kernels, and a row of the table.

@@ -190,16 +190,16 @@ end
 
 -- The text of a kernel's helpers, listed as "a b" (targets/ops.lua), and of its tables: blocks of template files that
 -- stand before the first kernel that needs them. "a:half" also gets the type of products' inputs as `type`, and as
--- `half` if it has 16 bits; "a:4" gets the number as `side`, and a program has one for each of them.
+-- `half` if it has 16 bits; "a:form" gets kernel.squares as `form`, and a program has one for each of these names.
 local function helper_text(kernel, context, target)
     local out = {}
     local names = (kernel.sizes and kernel.sizes.types or "") .. " " .. (ops.helper(kernel.node, target, kernel) or "")
     for name, told in names:gmatch("([%w_]+)(:?%S*)") do
-        local side = math.tointeger(told:sub(2))
-        local key = side and name .. told or name
+        local form = told == ":form" and kernel.squares
+        local key = form and name .. ":" .. form.name.text or name
         if not context.helpers[key] then
             local file, half = ("%s/%s%s"):format(target.folder, name, target.extension), context.half
-            local arguments = side and { side = side } or told ~= "" and { half = half and text.ident(half) or false,
+            local arguments = form and { form = form } or told ~= "" and { half = half and text.ident(half) or false,
                 type = text.ident(half or "real") } or {}
             out[#out + 1] = context.template(file)(name, arguments).text:gsub("\n*$", "\n\n", 1)
             context.helpers[key] = true

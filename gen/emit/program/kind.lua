@@ -1,4 +1,4 @@
--- kind: kernels that take their time alike: each structured op, convolutions by squares of 2 x 2 and of 4 x 4 results
+-- kind: kernels that take their time alike: each structured op, convolutions by each form of squares of results
 -- (templates/c/conv_squares.c) apart, pointwise kernels with and without functions like exp, and updates.
 local kind = {}
 
@@ -17,7 +17,7 @@ end
 function kind.of(kernel)
     local node = kernel.node
     if not node.statements then
-        return kernel.squares and ("%s_squares_of_%d"):format(node.op, kernel.squares) or node.op
+        return kernel.squares and ("%s_squares_of_%s"):format(node.op, kernel.squares.name.text) or node.op
     end
     for _, statement in ipairs(node.statements) do
         if has_function(statement[2]) then return "functions" end

@@ -92,12 +92,13 @@ local function calls_of(g)
 end
 
 -- Microseconds of one call on one core or on the device: the slower of arithmetic and memory. matrix: whether it is a
--- product on the matrix registers, or the name of a rate of its own; squares: the side of a convolution's squares, of
--- which each takes (side + 2)^2 multiplications in place of those of 9 taps.
+-- product on the matrix registers, or the name of a rate of its own; squares: the form of a convolution's squares, of
+-- which each takes n^2 multiplications in place of those of 9 taps for each result, a quarter of them for the gradient
+-- of the input of a stride.
 local function predicted(config, device, flops, bytes, matrix, squares)
     local rates = device or profile.get(config.profile)
     local rate = rates[matrix] or matrix and rates.matrix_flops or rates.flops
-    if squares then rate = rates.flops * 9 * squares ^ 2 / (squares + 2) ^ 2 end
+    if squares then rate = rates.flops * 9 * (squares.side / squares.place / squares.n) ^ 2 end
     return math.max(flops / rate, bytes / rates.bytes) * 1e6
 end
 

@@ -209,9 +209,9 @@ function matrix_conv.gradient_by_lines(kernel, shape, g, partials, slices)
 end
 
 --- The multiply-adds of f32 on vectors that take as long as a convolution in whole blocks of bf16 there, of which a
---- vector takes twice as many: for a result of a plane, by channel and output.
-function matrix_conv.each_result(shape)
-    return matrix.whole(shape.out) * matrix.whole(shape.channels * shape.taps) / (2 * shape.out * shape.channels)
+--- vector takes twice as many: for a result of a plane of so many taps, by channel and output.
+function matrix_conv.each_result(shape, taps)
+    return matrix.whole(shape.out) * matrix.whole(shape.channels * taps) / (2 * shape.out * shape.channels)
 end
 
 return matrix_conv

@@ -34,23 +34,23 @@ local function panel_of(kernel, shape, dtype)
 end
 
 -- By squares of results, or by places of one tap. Taps lie as rows, or as panels of turned weights.
-local function add_part(list, node, g, tile, panel)
+local function add_part(list, node, part, tile, panel)
     tile.panel = panel or false
     list.tile, list.type = tile, c_text.type_of(node.ins.weight)
-    list.part = text.block(conv.named_part_text(g.parts[1], 0) .. ";")
+    list.part = text.block(conv.named_part_text(part, 0) .. ";")
 end
 
 local function add_squares(list, node, kernel, g, tile)
     local panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, "f32")
     tile.turned = text.block(panel and "" or "taps[9 * DEPTH * VEC_LANES], ")
-    add_part(list, node, g, tile, panel)
+    add_part(list, node, squares_conv.part(g), tile, panel)
 end
 
 local function add_vectors(list, node, kernel, g, dtype)
     local panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) or nil
     local single = vector_conv.single(kernel.profile, list.shape, g, bytes_of(dtype), panel)
     kernel.single = single ~= nil
-    if single then return add_part(list, node, g, single, panel) end
+    if single then return add_part(list, node, g.parts[1], single, panel) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
     tile.turned = panel ~= nil
     tile.panel = text.block(tile.turned and "" or "panel[TERMS * COLUMNS], ")
@@ -79,7 +79,7 @@ local function add_product(list, node, kernel, op, dtype)
     local g, shape = op.gather(node), list.shape
     local squares = dtype ~= "f64" and squares_conv.product(kernel, shape, g, 4)
     local slices = dtype ~= "f64" and not squares and matrix_conv.slices(kernel, shape)
-    kernel.matrix, kernel.squares = slices or false, squares and squares.side
+    kernel.matrix, kernel.squares = slices or false, squares and squares.form
     if squares then return add_squares(list, node, kernel, g, squares) end
     if not slices then return add_vectors(list, node, kernel, g, dtype) end
     list.store, list.type = c_text.store(kernel, "row[k]", "value"), c_text.type_of(node.ins.weight)
@@ -117,7 +117,7 @@ local function weight_gradient(kernel, node, op, dtype)
     local squares = dtype ~= "f64" and squares_conv.gradient(kernel, shape, g, 4)
     local slices = dtype ~= "f64" and not squares and matrix_conv.slices(kernel, shape)
     kernel.matrix, list.type = slices or false, c_text.type_of(node.ins.x)
-    kernel.squares = squares and squares.side
+    kernel.squares = squares and squares.form
     list.part = text.block(conv.named_part_text(part, 0) .. ";")
     if squares then
         list.tile, list.store = squares, whole and c_text.store(kernel, "y[first + k]", "value") or false
@@ -148,7 +148,7 @@ local function set_blocks(entry, name, own, blocks, lines, runs, squares)
     entry.helper = function(_, kernel)
         local copies = "planes planes_blocks planes_turn:half planes_copy:half "
         if kernel.squares then
-            return copies .. ("planes_squares:%d %s:%d"):format(kernel.squares, squares, kernel.squares)
+            return copies .. ("planes_squares:form %s:form"):format(squares)
         end
         if kernel.single then return copies end
         if not kernel.matrix then return copies .. "planes_places " .. own end
