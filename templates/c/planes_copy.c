@@ -8,6 +8,10 @@ static conv_range conv_inside(const conv_span *x, int extent) {
     return (conv_range){first < end ? first : end, end};
 }
 
+//% if not half then
+typedef real fours __attribute__((vector_size(4 * sizeof(real))));
+
+//% end
 /* Copies n elements that lie `thin` apart. */
 static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
 //% if half then
@@ -17,15 +21,23 @@ static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
     int k = 0;
     for (; thin == 1 && k + VEC_LANES <= n; k += VEC_LANES) *(vec_at *)(to + k) = *(const vec_at *)(from + k);
     for (; thin == 1 && k + 4 <= n; k += 4) memcpy(to + k, from + k, 4 * sizeof *to);
-    for (; thin == 2 && n >= 16 && k < n; k++) to[k] = from[2 * k]; /* on vectors, which a short row does not pay */
+    for (; thin == 2 && k + 4 <= n; k += 4) { /* no element behind the last one of a row is read */
+        fours a, b;
+        memcpy(&a, from + 2 * k, sizeof a);
+        memcpy(&b, from + 2 * k + 3, sizeof b);
+        a = (fours){a[0], a[2], b[1], b[3]};
+        memcpy(to + k, &a, sizeof a);
+    }
     for (; k < n; k++) to[k] = from[k * thin];
 //% end
 }
 
 /* Copies what a block reads of so many channels, `space` elements apart in the copy; x: the first one in the block's
- * first image. Elements outside the planes are 0 where the first channels of a block were copied with `clear`. */
+ * first image. Elements outside the planes are 0 where the first channels of a block were copied with `clear`. Rows with
+ * others between them are asked for some channels ahead: processors do not foresee them. */
 static __attribute__((noinline)) void conv_copy(real *to, int space, const $type *x, const conv_block *block,
                                                 const conv_planes *planes, int channels, bool clear) {
+    enum { AHEAD = 4 };
     const conv_block b = *block;
     const conv_range rows = conv_inside(&b.h, planes->height), columns = conv_inside(&b.w, planes->width);
     const int count = columns.end - columns.first;
@@ -49,6 +61,7 @@ static __attribute__((noinline)) void conv_copy(real *to, int space, const $type
                 }
                 real *row = to + n * b.next_image + k * b.next_row + columns.first * b.next_column;
                 const $type *line = from + (b.h.from + k * b.h.thin) * planes->width;
+                if (b.h.thin > 1) fetch_row(line + AHEAD * planes->height * planes->width, b.w.thin * count * sizeof *x);
                 if (b.next_image > 1) conv_copy_row(row, line, b.w.thin, count);
                 else if (b.w.thin == 1) conv_turn(row, b.images, line, planes->image, b.images, count);
                 else

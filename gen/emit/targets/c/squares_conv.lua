@@ -1,8 +1,8 @@
 -- squares_conv: the sizes of convolutions by squares of results (templates/c/conv_squares.c), and which ones are
 -- computed so: those of 3 x 3 taps, without a stride or with one of 2, whose squares, with the lanes that stay empty,
 -- take fewer multiply-adds than taps do. The shape and the type of the operands alone decide that, so that profiles
--- compute the same bits; but blocks of bf16 (matrix_conv) come first on matrix registers, and on vectors where they take
--- less time.
+-- compute the same bits; but blocks of bf16 (matrix_conv) come first on matrix registers, and on vectors where they
+-- take less time.
 --
 --   Squares are of 2 x 2 results, and of 4 x 4 for the gradient of the input of a stride; without a stride, where
 --   operands have 16 bits, also of 4 x 4, if these take fewer multiply-adds. Their errors, twice those of a chain of
