@@ -37,15 +37,33 @@ static window window_of(const record *r, const uint64_t *draw) {
     return w;
 }
 
+static int limited(int x, int most) { return x < 0 ? 0 : x > most ? most : x; }
+
+/* Writes the values of n bytes, each `step` from the one before, and returns where the next value goes. Four floats are
+ * stored at once: their line is in the cache of the core that has read it, and few stores can wait for lines. */
+static inline char *put_values(char *to, const char *table, const unsigned char *from, int step, int n, size_t size) {
+    typedef float four __attribute__((vector_size(4 * sizeof(float))));
+    int x = 0;
+    for (const float *t = (const float *)table; size == sizeof *t && x + 4 <= n; x += 4, to += sizeof(four)) {
+        const unsigned char *at = from + x * step;
+        const four values = {t[at[0]], t[at[step]], t[at[2 * step]], t[at[3 * step]]};
+        memcpy(to, &values, sizeof values);
+    }
+    for (; x < n; x++, to += size) memcpy(to, table + from[x * step] * size, size);
+    return to;
+}
+
 /* Writes a line of `count` values from the bytes from[left ...] of a line of `width`; bytes outside it,
  * and all bytes if `from` is NULL, are 0. `size`, bytes of a value, is a constant at each call. */
 static inline void put_line(char *to, const char *table, const unsigned char *from, int width,
                             window w, int count, size_t size) {
-    for (int x = 0; x < count; x++) {
-        int at = w.left + (w.flipped ? count - 1 - x : x);
-        size_t byte = from && at >= 0 && at < width ? from[at] : 0;
-        memcpy(to + (size_t)x * size, table + byte * size, size);
-    }
+    const int first = w.flipped ? w.left + count - width : -w.left, step = w.flipped ? -1 : 1;
+    const int begin = from ? limited(first, count) : count, end = from ? limited(first + width, count) : count;
+    const char *behind = to + (size_t)count * size;
+    for (int x = 0; x < begin; x++, to += size) memcpy(to, table, size);
+    if (begin < end)
+        to = put_values(to, table, from + w.left + (w.flipped ? count - 1 - begin : begin), step, end - begin, size);
+    for (; to < behind; to += size) memcpy(to, table, size);
 }
 
 static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *const out[]) {

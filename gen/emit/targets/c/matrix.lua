@@ -336,7 +336,8 @@ end
 ---   store                         those that store an element of another result, false: it is there
 function matrix.product(g, kernel, has_bias, slices)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
-    local direct = a_rows and g.K % BLOCK == 0 and slices == 1
+    local step = matrix.has_registers(kernel) and BLOCK or 2    -- terms that are multiplied at once
+    local direct = a_rows and g.K % step == 0 and slices == 1
     local whole = g.M % BLOCK == 0 and g.N % BLOCK == 0
     local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
