@@ -38,14 +38,7 @@ static void $fn($params) {
         const int i0 = (int)(t.index % outs) * wide, i1 = i0 + wide < OUT ? i0 + wide : OUT;
         const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
         const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
-//% if tile.place == 1 then
-        const $type *own = weight + (size_t)g * OUT * IN * 9; /* of the group */
-        const int top = block.h.first, left = block.w.first, high = block.h.places, across = block.w.places;
-//% else
-        const int top = 2 * block.h.first, left = 2 * block.w.first;
-        const int high = HIGH - top < 2 * block.h.places ? HIGH - top : 2 * block.h.places;
-        const int across = ACROSS - left < 2 * block.w.places ? ACROSS - left : 2 * block.w.places;
-//% end
+        $(squares_area { tile = tile })
         for (int k = 0; k < IN; k += DEPTH) {
             const int depth = k + DEPTH < IN ? DEPTH : IN - k;
             for (int d = 0; d < depth; d += COPIED) {
@@ -217,11 +210,21 @@ for (int c = 0; c < channels; c++) {
 //% end
 }
 
+//@ squares_area(tile)
+//% -- The results of a block: where they begin, and how many rows and columns they have.
+//% if tile.place == 1 then
+const int top = block.h.first, left = block.w.first, high = block.h.places, across = block.w.places;
+//% else
+const int top = 2 * block.h.first, left = 2 * block.w.first;
+const int high = HIGH - top < 2 * block.h.places ? HIGH - top : 2 * block.h.places;
+const int across = ACROSS - left < 2 * block.w.places ? ACROSS - left : 2 * block.w.places;
+//% end
+
 //@ squares_weights(step, tile, type)
 //% if tile.place == 2 then
 $(squares_weights_of_parts { tile = tile, type = type })
 //% else
-$(squares_weights_of_rows { step = step, tile = tile })
+$(squares_weights_of_rows { step = step, tile = tile, type = type })
 //% end
 
 //@ squares_weights_of_parts(tile, type)
@@ -246,8 +249,9 @@ for (int i = i0; i < i1; i += VEC_LANES) {
     for (int c = 0; c < depth; c++) square_weights_$(tile.name)(weights + c * WIDE + i - i0, WEIGHTS, own, c, PANEL);
 }
 
-//@ squares_weights_of_rows(step, tile)
+//@ squares_weights_of_rows(step, tile, type)
 //% local back = step.tap_h < 0
+const $type *own = weight + (size_t)g * OUT * IN * 9; /* of the group */
 for (int i = i0; i < i1; i += VEC_LANES) {
 //% if tile.panel then
     enum { PANEL = $(tile.panel) };

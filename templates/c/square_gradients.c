@@ -4,29 +4,7 @@
 
 //@ square_gradients(form)
 //% local n, side = form.n, form.side
-/* A dy of one axis. */
-static inline __attribute__((always_inline)) void square_values_$(form.name)(vec to[$n], const vec dy[$side]) {
-//% if form.stride == 2 then
-    to[0] = to[3] = dy[0];
-    to[1] = dy[0] + dy[1];
-    to[2] = to[4] = dy[1];
-//% elseif side == 2 then
-    to[0] = dy[0];
-    to[1] = dy[0] + dy[1];
-    to[2] = dy[0] - dy[1];
-    to[3] = -dy[1];
-//% else
-    const vec p = vec_all((real)0.75), q = vec_all((real)1.5), pp = p * p, qq = q * q;
-    const vec even_p = vec_fma(pp, dy[2], dy[0]), odd_p = vec_fma(pp, dy[3], dy[1]);
-    const vec even_q = vec_fma(qq, dy[2], dy[0]), odd_q = vec_fma(qq, dy[3], dy[1]);
-    to[0] = dy[0];
-    to[1] = vec_fma(p, odd_p, even_p);
-    to[2] = vec_fma(-p, odd_p, even_p);
-    to[3] = vec_fma(q, odd_q, even_q);
-    to[4] = vec_fma(-q, odd_q, even_q);
-    to[5] = dy[3];
-//% end
-}
+$(square_values { form = form })
 
 /* A dy A^T for VEC_LANES outputs: the results of a square lie in $side rows, `row` elements apart. */
 $(square_gradients_call { form = form })
@@ -84,6 +62,32 @@ square_sum_taps_$(form.name)(real *to, size_t row, const real *from, size_t apar
             else memcpy(to + (3 * r + c) * row, &taps[c], (size_t)outputs * sizeof *to);
         }
     }
+}
+
+//@ square_values(form)
+//% local n, side = form.n, form.side
+/* A dy of one axis. */
+static inline __attribute__((always_inline)) void square_values_$(form.name)(vec to[$n], const vec dy[$side]) {
+//% if form.stride == 2 then
+    to[0] = to[3] = dy[0];
+    to[1] = dy[0] + dy[1];
+    to[2] = to[4] = dy[1];
+//% elseif side == 2 then
+    to[0] = dy[0];
+    to[1] = dy[0] + dy[1];
+    to[2] = dy[0] - dy[1];
+    to[3] = -dy[1];
+//% else
+    const vec p = vec_all((real)0.75), q = vec_all((real)1.5), pp = p * p, qq = q * q;
+    const vec even_p = vec_fma(pp, dy[2], dy[0]), odd_p = vec_fma(pp, dy[3], dy[1]);
+    const vec even_q = vec_fma(qq, dy[2], dy[0]), odd_q = vec_fma(qq, dy[3], dy[1]);
+    to[0] = dy[0];
+    to[1] = vec_fma(p, odd_p, even_p);
+    to[2] = vec_fma(-p, odd_p, even_p);
+    to[3] = vec_fma(q, odd_q, even_q);
+    to[4] = vec_fma(-q, odd_q, even_q);
+    to[5] = dy[3];
+//% end
 }
 
 //@ square_gradients_call(form)

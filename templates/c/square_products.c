@@ -2,31 +2,7 @@
 
 //@ square_products(form)
 //% local n, side = form.n, form.side
-/* G g of one axis. */
-static inline __attribute__((always_inline)) void square_taps_$(form.name)(vec to[$n], const vec g[3]) {
-//% if form.stride == 2 then
-    to[0] = g[0];
-    to[1] = g[0] + g[2];
-    to[2] = g[2];
-    to[3] = to[4] = g[1];
-//% elseif side == 2 then
-    const vec half = vec_all((real)0.5), outer = half * (g[0] + g[2]), inner = half * g[1];
-    to[0] = g[0];
-    to[1] = outer + inner;
-    to[2] = outer - inner;
-    to[3] = g[2];
-//% else
-    const vec of_p = vec_all((real)(-128.0 / 243)), of_q = vec_all((real)(32.0 / 243));
-    const vec outer_p = of_p * vec_fma(vec_all((real)0.5625), g[2], g[0]), inner_p = vec_all((real)(-32.0 / 81)) * g[1];
-    const vec outer_q = of_q * vec_fma(vec_all((real)2.25), g[2], g[0]), inner_q = vec_all((real)(16.0 / 81)) * g[1];
-    to[0] = vec_all((real)(64.0 / 81)) * g[0];
-    to[1] = outer_p + inner_p;
-    to[2] = outer_p - inner_p;
-    to[3] = outer_q + inner_q;
-    to[4] = outer_q - inner_q;
-    to[5] = g[2];
-//% end
-}
+$(square_taps { form = form })
 
 //% if form.place == 1 then
 /* G g G^T of VEC_LANES outputs: taps lie `step` elements apart, backwards if that is below 0. */
@@ -59,6 +35,26 @@ square_weights_$(form.name)(real *to, size_t apart, const real *const from[4], i
     }
 }
 
+$(square_results { form = form })
+
+/* A^T m A of VEC_LANES squares, whose $(n * n) sums lie `apart` elements from each other. */
+$(square_products_call { form = form })
+square_finish_$(form.name)(vec to[$side][$side], const real *from, size_t apart) {
+    vec columns[$n][$side];
+    UNROLL for (int c = 0; c < $n; c++) {
+        vec m[$n];
+        UNROLL for (int r = 0; r < $n; r++) m[r] = vec_load(from + ($n * r + c) * apart, VEC_LANES);
+        square_results_$(form.name)(columns[c], m);
+    }
+    UNROLL for (int r = 0; r < $side; r++) {
+        vec m[$n];
+        UNROLL for (int c = 0; c < $n; c++) m[c] = columns[c][r];
+        square_results_$(form.name)(to[r], m);
+    }
+}
+
+//@ square_results(form)
+//% local n, side = form.n, form.side
 /* A^T m of one axis. */
 static inline __attribute__((always_inline)) void square_results_$(form.name)(vec to[$side], const vec m[$n]) {
 //% if form.place == 2 then
@@ -82,20 +78,32 @@ static inline __attribute__((always_inline)) void square_results_$(form.name)(ve
 //% end
 }
 
-/* A^T m A of VEC_LANES squares, whose $(n * n) sums lie `apart` elements from each other. */
-$(square_products_call { form = form })
-square_finish_$(form.name)(vec to[$side][$side], const real *from, size_t apart) {
-    vec columns[$n][$side];
-    UNROLL for (int c = 0; c < $n; c++) {
-        vec m[$n];
-        UNROLL for (int r = 0; r < $n; r++) m[r] = vec_load(from + ($n * r + c) * apart, VEC_LANES);
-        square_results_$(form.name)(columns[c], m);
-    }
-    UNROLL for (int r = 0; r < $side; r++) {
-        vec m[$n];
-        UNROLL for (int c = 0; c < $n; c++) m[c] = columns[c][r];
-        square_results_$(form.name)(to[r], m);
-    }
+//@ square_taps(form)
+//% local n, side = form.n, form.side
+/* G g of one axis. */
+static inline __attribute__((always_inline)) void square_taps_$(form.name)(vec to[$n], const vec g[3]) {
+//% if form.stride == 2 then
+    to[0] = g[0];
+    to[1] = g[0] + g[2];
+    to[2] = g[2];
+    to[3] = to[4] = g[1];
+//% elseif side == 2 then
+    const vec half = vec_all((real)0.5), outer = half * (g[0] + g[2]), inner = half * g[1];
+    to[0] = g[0];
+    to[1] = outer + inner;
+    to[2] = outer - inner;
+    to[3] = g[2];
+//% else
+    const vec of_p = vec_all((real)(-128.0 / 243)), of_q = vec_all((real)(32.0 / 243));
+    const vec outer_p = of_p * vec_fma(vec_all((real)0.5625), g[2], g[0]), inner_p = vec_all((real)(-32.0 / 81)) * g[1];
+    const vec outer_q = of_q * vec_fma(vec_all((real)2.25), g[2], g[0]), inner_q = vec_all((real)(16.0 / 81)) * g[1];
+    to[0] = vec_all((real)(64.0 / 81)) * g[0];
+    to[1] = outer_p + inner_p;
+    to[2] = outer_p - inner_p;
+    to[3] = outer_q + inner_q;
+    to[4] = outer_q - inner_q;
+    to[5] = g[2];
+//% end
 }
 
 //@ square_products_call(form)
