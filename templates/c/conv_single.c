@@ -1,6 +1,5 @@
-// conv_single: convolutions of one tap without a stride on vectors. The places of a block are copied channel by channel,
-// so that they are the columns of a product of matrices, whose rows are outputs and whose terms are channels, added
-// upwards.
+// conv_single: convolutions of one tap on vectors. The places of a block are copied channel by channel, so that they are
+// the columns of a product of matrices, whose rows are outputs and whose terms are channels, added upwards.
 
 //@ conv2d_single(fn, params, source, shape, step, part, tile, x, type, bias, store)
 //% local s = shape

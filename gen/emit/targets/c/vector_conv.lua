@@ -181,8 +181,8 @@ end
 ---   blocks, cut      number of blocks, and how places are cut into them
 function vector_conv.single(profile, shape, g, size, panel)
     local part = g.parts[1]
-    local steps = g.place_step[1] * g.place_step[2] * g.read_step[1] * g.read_step[2]
-    if #g.parts > 1 or shape.taps > 1 or steps > 1 or has_edges(g, part)
+    local neighbours = g.place_step[1] * g.place_step[2] == 1
+    if #g.parts > 1 or shape.taps > 1 or not neighbours or has_edges(g, part)
         or math.min(shape.channels, shape.out) < SINGLE.least then return nil end
     local rows = profile.registers >= 32 and (panel or 8) % 8 == 0 and 8 or 4
     local columns = 2 * profile.vector // size
