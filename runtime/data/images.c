@@ -61,8 +61,8 @@ static inline void put_line(char *to, const char *table, const unsigned char *fr
     const int begin = from ? limited(first, count) : count, end = from ? limited(first + width, count) : count;
     const char *behind = to + (size_t)count * size;
     for (int x = 0; x < begin; x++, to += size) memcpy(to, table, size);
-    if (begin < end)
-        to = put_values(to, table, from + w.left + (w.flipped ? count - 1 - begin : begin), step, end - begin, size);
+    const int at = w.left + (w.flipped ? count - 1 - begin : begin);
+    if (begin < end) to = put_values(to, table, from + at, step, end - begin, size);
     for (; to < behind; to += size) memcpy(to, table, size);
 }
 

@@ -28,18 +28,15 @@ local squares_conv = {}
 --   place     results for each step of the elements that are read
 --   inner     images in lanes
 --   squares   of a block of a product, at most
-local function form(name, list)
-    list.name = text.block(name)
-    return list
-end
 local FORMS = {
-    of_2 = form("2", { stride = 1, side = 2, reads = 4, step = 2, n = 4, place = 1, inner = { 16 }, squares = 128 }),
-    of_4 = form("4", { stride = 1, side = 4, reads = 6, step = 4, n = 6, place = 1, inner = { 16, 32 },
-        squares = 64 }),
-    by_2 = form("2_by_2", { stride = 2, side = 2, reads = 5, step = 4, n = 5, place = 1, inner = { 16 },
-        squares = 64 }),
-    back_by_2 = form("4_by_2", { stride = 2, side = 4, reads = 3, step = 2, n = 5, place = 2, inner = { 16 },
-        squares = 64 }),
+    of_2 = { name = text.block "2", stride = 1, side = 2, reads = 4, step = 2, n = 4, place = 1,
+        inner = { 16 }, squares = 128 },
+    of_4 = { name = text.block "4", stride = 1, side = 4, reads = 6, step = 4, n = 6, place = 1,
+        inner = { 16, 32 }, squares = 64 },
+    by_2 = { name = text.block "2_by_2", stride = 2, side = 2, reads = 5, step = 4, n = 5, place = 1,
+        inner = { 16 }, squares = 64 },
+    back_by_2 = { name = text.block "4_by_2", stride = 2, side = 4, reads = 3, step = 2, n = 5, place = 2,
+        inner = { 16 }, squares = 64 },
 }
 
 local LANES = 16            -- of the widest vectors: squares of an image are filled up to a multiple of it
