@@ -16,14 +16,22 @@ done
 exec cc "$@"
 ]]
 
+local SPEC = [[
+data { "csv", train = "tiny.csv", target = "last" }
+batch (9)
+model { linear "fc" { 3 } }
+loss "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train { updates = 3, seed = 1 }
+]]
+
 -- Tools of a test: run(o) makes and starts a program in a new folder with the cache `cache`, and returns the files of
 -- the runtime that were compiled for it.
 local function open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.root .. "/" .. t.temp()
     local spec, cc, log = programs.folder() .. "/kept.lua", folder .. "/cc", folder .. "/log"
-    t.write(spec, 'data { "csv", train = "tiny.csv", target = "last" }\nbatch (9)\nmodel { linear "fc" { 3 } }\n'
-        .. 'loss "cross_entropy"\noptimizer { "sgd", lr = 0.1 }\ntrain { updates = 3, seed = 1 }\n')
+    t.write(spec, SPEC)
     t.write(cc, COMPILER:format(log, t.root .. "/" .. t.build))
     t.equal(t.run { "chmod", "+x", cc }.status, 0)
     local function run(o)
@@ -106,6 +114,38 @@ add("two runs of one spec at once share one program; one that needs no change st
     t.equal(result.status, 1, result.err)
     t.contains(result.err, " is used by ")
     lock:close()
+end)
+
+-- Between its two questions gagen waits for the lock. Here a train begins meanwhile, as one that another gagen has just
+-- made and started.
+add("a train that began while gagen waited is in the way only of a program to be changed", function(t)
+    local locked, programs = require "emit.program.locked", t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("waited_for", (SPEC:gsub("updates = 3", "updates = 1000000000")))
+    local log, train = t.root .. "/" .. t.temp() .. "/log"
+    local function start()
+        local command = ("cd %s && { timeout 60 ./train --quiet >%s 2>&1 & echo $!; }"):format(p.folder, log)
+        train = t.run { "sh", "-c", command }
+        for _ = 1, 3000 do
+            if host.lock_holder(p.folder .. "/.lock") then return end
+            host.pause(0.01)
+        end
+        error(host.read(log))
+    end
+    local function ask(answer)
+        local asked, changed = 0, false
+        local right, message = pcall(locked, p.folder, function()
+            asked = asked + 1
+            if not train then start() end
+            return asked == 2 and answer
+        end, function() changed = true end)
+        t.equal({ asked, changed }, { 2, false })
+        return right, message
+    end
+    local current, other = { ask(true) }, { ask(false) }
+    t.run { "kill", (train.out:gsub("%s", "")) }
+    t.equal(current, { true })
+    t.equal(other[1], false)
+    t.contains(tostring(other[2]), " is used by train (process ")
 end)
 
 return tests
