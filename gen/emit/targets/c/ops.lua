@@ -17,8 +17,10 @@ local pool = require "emit.kernels.pool"
 local shape = require "emit.kernels.shape"
 local text = require "base.text"
 
--- Queries and keys of a tile of attention; keys are padded to the lanes of row_lanes.c.
-local QUERIES, KEYS, ROW_LANES = 64, 64, 16
+-- Queries and keys of a product in attention; keys are padded to the lanes of row_lanes.c.
+local ROWS, KEYS, ROW_LANES = 64, 64, 16
+-- A worker's queries, whose copies take so many bytes at most, and tiles of a kernel, at least if it has so many.
+local HELD, TILES = 1 << 16, 24
 -- Queries of a tile of blocks: copies of keys and queries stay in the L2 cache.
 local BLOCK_QUERIES = 256
 
@@ -78,25 +80,54 @@ end })
 
 -- Hidden keys leave out parts of a product of tiles: the C text of each kind of edge (attention_tiles.c).
 local function edges(causal)
-    local function edge(name) return text.block(causal and name .. ", i0 - j0" or "EDGE_NONE, 0") end
+    local function edge(name) return text.block(causal and name .. ", shift" or "EDGE_NONE, 0") end
     return { columns = edge "EDGE_COLUMNS", terms = edge "EDGE_TERMS", later = edge "EDGE_LATER" }
 end
 
+-- The queries of a worker's tile: keys are copied once for all of them. heads: of the whole kernel, if each has several
+-- tiles.
+local function held_queries(T, heads, row_bytes)
+    local products = math.max(math.min(BLOCK_QUERIES, HELD // row_bytes) // ROWS, 1)
+    while heads and products > 1 and heads * ceil(T, products * ROWS) < TILES do products = products - 1 end
+    return math.min(products * ROWS, T)
+end
+
+-- Whether gradients of keys from j0 on were begun before, by an earlier head or by earlier queries, in C; false: never.
+local function begun(attrs, T, queries)
+    local heads, earlier = attrs.heads > attrs.kv_heads, T > queries
+    local list = {}
+    if heads then list[1] = "h > shared * GROUP" end
+    if earlier then list[#list + 1] = attrs.causal and "j0 < i0" or "i0 > 0" end
+    return #list > 0 and text.block(table.concat(list, " || "))
+end
+
 -- The tile of strips, and how single pairs are hidden.
---   tile.queries, tile.keys    of a tile
+--   tile.queries               of a worker's tile
+--   tile.rows, tile.keys       queries and keys of a product
 --   tile.wide                  elements of a row of a head in the tile: whole strips
 --   tile.load, tile.edge       the function that copies rows, edges of products
 --   tile.direct                whether rows in memory are elements of tiles as they are
---   visible.last               the last key of the tile that query i sees, in C
+--   visible.from               the first query of a worker's tile that sees a key from j0 on
+--   visible.shift              query i + r of a worker's tile sees the tile's keys up to r + shift, in C; false: all
+--   visible.last               the last key of the tile that query r of a product sees, in C
+--   visible.written            backward: the end of the keys whose gradients queries i0 .. i0 + n - 1 change or begin
+--   visible.again              backward: whether gradients of the keys from j0 on were begun before; false: never
 local function add_strips(arguments, node, kernel, dtype)
-    local T, S, visible = node.size.T, node.size.S, arguments.visible
-    local half = graph.is_half(node.ins.query)
-    local strip = 2 * kernel.profile.vector // (dtype == "f64" and 8 or 4)
-    local diagonal = T > S and "(i0 + i - j0 < m ? i0 + i - j0 : m - 1)" or "i0 + i - j0"
-    arguments.tile = { queries = math.min(QUERIES, T), keys = math.min(KEYS, whole(S, math.max(ROW_LANES, strip))),
-        wide = whole(node.attrs.d, strip), load = text.ident(half and "tile_widen" or "tile_load"), direct = not half,
-        edge = edges(node.attrs.causal) }
-    visible.last = text.block(node.attrs.causal and diagonal or "m - 1")
+    local T, S, visible, causal = node.size.T, node.size.S, arguments.visible, node.attrs.causal
+    local half, bytes = graph.is_half(node.ins.query), dtype == "f64" and 8 or 4
+    local strip = 2 * kernel.profile.vector // bytes
+    local wide = whole(node.attrs.d, strip)
+    local last = T > S and "(r + shift < m ? r + shift : m - 1)" or "r + shift"
+    local heads = node.outs.y and node.size.B * node.attrs.heads
+    local queries = held_queries(T, heads, wide * bytes)
+    arguments.tile = { queries = queries, rows = math.min(ROWS, T),
+        keys = math.min(KEYS, whole(S, math.max(ROW_LANES, strip))), wide = wide,
+        load = text.ident(half and "tile_widen" or "tile_load"), direct = not half, edge = edges(causal) }
+    visible.from = text.block(causal and "j0 > i0 ? j0 - i0 : 0" or "0")
+    visible.shift = causal and text.block "i0 + i - j0"
+    visible.last = text.block(causal and last or "m - 1")
+    visible.written = causal and S > T and text.block "i0 + n < T ? i0 + n : S" or visible.stop
+    visible.again = begun(node.attrs, T, queries)
 end
 
 -- The same for blocks.
@@ -144,17 +175,17 @@ add("attend", function(arguments, node, kernel, _, dtype)
         or "sum[i * WIDE + c] * factor"
     arguments.result = text.block(c_text.stored(node.outs.y.tensor, sum))
 end)
-list.attend.blocks = { "attend", "attend_matrix", "attend_position" }
+list.attend.blocks = { "attend", "attention_blocks.attend_matrix", "attend_position" }
 list.attend.block = function(kernel)
-    return kernel.matrix and "attend_matrix" or kernel.position and "attend_position" or "attend"
+    return kernel.matrix and "attention_blocks.attend_matrix" or kernel.position and "attend_position" or "attend"
 end
 add("attend_dx", function(arguments, node, kernel, _, dtype)
     add_tiles(arguments, node, kernel, dtype)
     local dq = node.outs.dq.tensor
     if kernel.matrix then arguments.half, arguments.result = graph.is_half(dq), c_text.type_of(dq) end
 end)
-list.attend_dx.blocks = { "attend_dx", "attend_dx_matrix" }
-list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
+list.attend_dx.blocks = { "attend_dx", "attention_blocks.attend_dx_matrix" }
+list.attend_dx.block = function(kernel) return kernel.matrix and "attention_blocks.attend_dx_matrix" or "attend_dx" end
 add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
 set("rotary", { arguments = function(kernel, node)
     return ordered.copy(attention.rotary(kernel, node, "at + c", "at + HALF + c"), {
