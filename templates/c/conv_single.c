@@ -16,7 +16,13 @@ static void $fn($params) {
     static const conv_part part =
         $part
     static const conv_cut cut = {$(tile.cut)};
-    _Alignas(64) real copy[DEPTH * PLACES], $(tile.rows_of_weights)sums[TALL * PLACES];
+    _Alignas(64) real copy[DEPTH * PLACES];
+//% if tile.rows_of_weights then
+    _Alignas(64) real rows[TALL * DEPTH];
+//% end
+//% if not tile.direct then
+    _Alignas(64) real sums[TALL * PLACES];
+//% end
     memset(copy, 0, sizeof copy);
     const int tall = outputs_of_tiles(w, OUT, TALL, BLOCKS * GROUPS), outs = (OUT + tall - 1) / tall;
     for (ga_tiles t = ga_tiles_begin(w, BLOCKS * GROUPS * outs); ga_tile_next(&t);) {
@@ -33,20 +39,31 @@ static void $fn($params) {
             for (int i = i0; i < i1; i += ROWS)
                 conv_turn(rows + (i - i0) * DEPTH, ROWS, own + (size_t)i * IN + k, IN, OUT - i, depth);
 //% end
-            for (int p = 0; p < places; p += COLUMNS)
+            for (int p = 0; p < places; p += COLUMNS) {
+//% if tile.direct then
+                real *column = y + ((size_t)(block.image + p / RESULTS) * GROUPS + g) * OUT * RESULTS
+                    + block.h.first * ACROSS + p % RESULTS;
+//% end
                 for (int i = i0; i < i1; i += ROWS) {
+//% if tile.direct then
+                    real *c = column + (size_t)i * RESULTS;
+                    if (k == 0 && i + ROWS < i1) ask_rows(c + ROWS * RESULTS, RESULTS, ROWS, COLUMNS, sizeof *c);
+//% else
                     real *c = sums + (i - i0) * PLACES + p;
+//% end
 //% if tile.panel then
                     enum { PANEL = $(tile.panel) };
                     const real *a = own + (size_t)(i / PANEL * PANEL) * IN + (size_t)k * PANEL + i % PANEL;
-                    const strip s = {depth, a, 1, PANEL, copy + p, PLACES, k > 0 ? c : NULL, PLACES, c, PLACES};
+                    const strip s = {depth, a, 1, PANEL, copy + p, PLACES, k > 0 ? c : NULL, $(tile.row), c, $(tile.row)};
 //% else
                     const real *a = rows + (i - i0) * DEPTH;
-                    const strip s = {depth, a, 1, ROWS, copy + p, PLACES, k > 0 ? c : NULL, PLACES, c, PLACES};
+                    const strip s = {depth, a, 1, ROWS, copy + p, PLACES, k > 0 ? c : NULL, $(tile.row), c, $(tile.row)};
 //% end
                     $(tile.strips)
                 }
+            }
         }
+//% if not tile.direct then
         const int run = block.w.places == ACROSS ? block.h.places * ACROSS : block.w.places;
         for (int i = i0; i < i1; i++)
             for (int p = 0; p < places; p += run) {
@@ -60,5 +77,6 @@ static void $fn($params) {
                     $store
                 }
             }
+//% end
     }
 }

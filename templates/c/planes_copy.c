@@ -33,11 +33,11 @@ static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
 }
 
 /* Copies what a block reads of so many channels, `space` elements apart in the copy; x: the first one in the block's
- * first image. Elements outside the planes are 0 where the first channels of a block were copied with `clear`. Rows with
- * others between them are asked for some channels ahead: processors do not foresee them. */
+ * first image. Elements outside the planes are 0 where the first channels of a block were copied with `clear`. Long
+ * runs, and rows with others between them, are asked for some channels ahead: processors do not foresee them. */
 static __attribute__((noinline)) void conv_copy(real *to, int space, const $type *x, const conv_block *block,
                                                 const conv_planes *planes, int channels, bool clear) {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 4, LONG = 64 };
     const conv_block b = *block;
     const conv_range rows = conv_inside(&b.h, planes->height), columns = conv_inside(&b.w, planes->width);
     const int count = columns.end - columns.first;
@@ -55,8 +55,10 @@ static __attribute__((noinline)) void conv_copy(real *to, int space, const $type
         for (int n = 0; n < (b.next_image == 1 ? 1 : b.images); n++, from += planes->image) {
             for (int k = rows.first; k < rows.end; k++) {
                 if (joined && b.next_image > 1) { /* rows follow each other in both */
-                    conv_copy_row(to + n * b.next_image + k * count, from + (b.h.from + k) * count, 1,
-                                  (rows.end - k) * count);
+                    const $type *run = from + (b.h.from + k) * count;
+                    const int length = (rows.end - k) * count;
+                    if (length >= LONG) fetch_row(run + AHEAD * planes->height * planes->width, length * sizeof *x);
+                    conv_copy_row(to + n * b.next_image + k * count, run, 1, length);
                     break;
                 }
                 real *row = to + n * b.next_image + k * b.next_row + columns.first * b.next_column;

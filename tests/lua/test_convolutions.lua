@@ -9,7 +9,8 @@ local targets = require "emit.targets.targets"
 local template = require "base.template"
 local catalog = require "catalog.catalog"
 
--- images, planes in, height, width, planes out, window, stride, padding, dilation, groups
+-- images, planes in, height, width, planes out, window, stride, padding, dilation, groups; "plain": without a bias, and
+-- without kernels that add
 local SHAPES = {
     { 3, 64, 8, 8, 64, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },
     { 2, 32, 16, 16, 48, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, 1 },
@@ -47,6 +48,10 @@ local SHAPES = {
     { 2, 17, 13, 19, 33, { 1, 1 }, { 3, 2 }, { 0, 0 }, { 1, 1 }, 1 },
     { 3, 32, 6, 5, 40, { 1, 1 }, { 1, 1 }, { 2, 1 }, { 1, 1 }, 1 },
     { 4, 30, 9, 8, 18, { 3, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 }, 1 },     -- rows follow each other in the copy, too
+    { 5, 32, 32, 32, 48, { 1, 1 }, { 2, 2 }, { 0, 0 }, { 1, 1 }, 1, "plain" },  -- sums of one tap lie in the results
+    { 3, 144, 40, 24, 48, { 1, 1 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, 2, "plain" },
+    { 2, 20, 19, 16, 24, { 1, 1 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, 1, "plain" },
+    { 19, 140, 4, 4, 152, { 1, 1 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, 1, "plain" },
     { 32, 20, 7, 7, 24, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },    -- from here on by squares, on vectors
     { 3, 24, 11, 14, 40, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, 1 },
     { 5, 72, 16, 16, 48, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 2 },
@@ -125,7 +130,8 @@ end
 
 -- The calls of a shape's kernels, and a row of the table.
 local function calls_of(context, number, s)
-    local a, has_bias, adds = attributes(s), number % 2 == 0, number % 3 > 0
+    local a, plain = attributes(s), s[11] == "plain"
+    local has_bias, adds = not plain and number % 2 == 0, not plain and number % 3 > 0
     local images = { B = s[1], C = a.channels, H = a.height, W = a.width, I = a.channels // a.groups, O = a.out,
         R = a.window[1], S = a.window[2], P = a.rows, Q = a.columns }
     local turned = { O = a.out, I = images.I, R = images.R, S = images.S }

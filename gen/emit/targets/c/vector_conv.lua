@@ -173,25 +173,38 @@ function vector_conv.gradient(profile, shape, g, partials, size)
         cut = cut_text(cut), lists = has_edges(g, part) and shape.taps <= LISTS and shape.taps + 1 or 1 }
 end
 
+-- Whether a block's places are neighbours in the planes of its results, whole sets of `columns` of them.
+local function is_joined(part, cut, columns)
+    local plane = part.h.places * part.w.places
+    return cut.columns == part.w.places and plane % columns == 0 and cut.rows * cut.columns % columns == 0
+end
+
 --- The sizes of a product over planes whose places are neighbours and have one tap (templates/c/conv_single.c), nil of
---- another. panel: the outputs of a panel of turned weights, nil where they are rows.
+--- another. panel: the outputs of a panel of turned weights, nil where they are rows; plain: a result is its sum.
 ---   rows, columns    of sums
 ---   tall, depth      outputs of a tile, channels that are copied at once
 ---   places           of a block at most, whole columns
 ---   blocks, cut      number of blocks, and how places are cut into them
-function vector_conv.single(profile, shape, g, size, panel)
+---   direct, row      whether sums are computed in the planes of the results; their elements from output to output
+function vector_conv.single(profile, shape, g, size, panel, plain)
     local part = g.parts[1]
     local neighbours = g.place_step[1] * g.place_step[2] == 1
     if #g.parts > 1 or shape.taps > 1 or not neighbours or has_edges(g, part)
         or math.min(shape.channels, shape.out) < SINGLE.least then return nil end
+    local lanes = profile.vector // size
     local rows = profile.registers >= 32 and (panel or 8) % 8 == 0 and 8 or 4
-    local columns = 2 * profile.vector // size
+    local columns = 2 * lanes
     local cut = cut_of(g, part, SINGLE.places, 1)
+    if plain and rows == 8 and not is_joined(part, cut, columns) and is_joined(part, cut, lanes) then
+        columns = lanes
+    end
+    local direct = plain and is_joined(part, cut, columns) and shape.out % rows == 0
     return { rows = rows, columns = columns, tall = even(ceil(shape.out, LINE), SINGLE.tall // LINE) * LINE,
         depth = even(shape.channels, SINGLE.depth), places = ceil(places_of(cut), columns) * columns,
         blocks = blocks_of(g, part, cut), cut = cut_text(cut),
+        direct = direct, row = text.ident(direct and "RESULTS" or "PLACES"),
         strips = text.block(("strip_%dx%d(&s);"):format(rows, columns)),
-        rows_of_weights = text.block(panel and "" or "rows[TALL * DEPTH], ") }
+        rows_of_weights = not panel }
 end
 
 return vector_conv
