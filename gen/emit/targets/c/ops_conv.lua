@@ -33,7 +33,7 @@ local function panel_of(kernel, shape, dtype)
     return not slices and not kernel.half and vector_conv.panel(kernel.profile, shape.out, bytes_of(dtype)) or nil
 end
 
--- By squares of results, or by places of one tap. Taps lie as rows, or as panels of turned weights.
+-- By squares of results, or of one tap or few terms. Taps lie as rows, or as panels of turned weights.
 local function add_part(list, node, part, tile, panel)
     tile.panel = panel or false
     list.tile, list.type = tile, c_text.type_of(node.ins.weight)
@@ -51,7 +51,7 @@ local function add_vectors(list, node, kernel, g, dtype)
     local plain = not node.behind and not kernel.can_add and not node.ins.bias and not graph.is_half(graph.result(node))
     local single = vector_conv.single(kernel.profile, list.shape, g, bytes_of(dtype), panel, plain)
     kernel.single = single ~= nil
-    if single then return add_part(list, node, g.parts[1], single, panel) end
+    if single then return add_part(list, node, single.part, single, panel) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
     tile.turned = panel ~= nil
     tile.panel = text.block(tile.turned and "" or "panel[TERMS * COLUMNS], ")
@@ -137,8 +137,8 @@ local function weight_gradient(kernel, node, op, dtype)
 end
 
 -- Sets the blocks of an op: NAME, or NAME_matrix in blocks, or conv_lines.NAME_lines over planes copied by lines, or
--- conv_squares.NAME_squares by squares, or conv_single.conv2d_single by places of one tap, and what each needs; `own`,
--- blocks, lines, squares: what each needs besides; runs: what copies runs for blocks.
+-- conv_squares.NAME_squares by squares, or conv_single.conv2d_single of one tap or few terms, and what each needs;
+-- `own`, blocks, lines, squares: what each needs besides; runs: what copies runs for blocks.
 local function set_blocks(entry, name, own, blocks, lines, runs, squares)
     entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines",
         "conv_squares." .. name .. "_squares", name == "conv2d" and "conv_single.conv2d_single" or nil }

@@ -5,6 +5,7 @@
 --   of a weight has rows of (tap, channel), and its terms are places.
 --   A tile is a block of places by `wide` outputs. Its inputs of some channels are copied once and stay in
 --   the L2 cache.
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local vector_conv = {}
@@ -23,8 +24,9 @@ local INNER = 8             -- images of a block whose elements of one place are
 local LEAST = 48            -- places of a block that is not made smaller for more tiles
 
 -- Where places have one tap: places of a block, outputs of a tile and channels copied at once, at most; channels and
--- outputs of a group, at least; channels of a tile of the gradient, at most.
-local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256 }
+-- outputs of a group, at least; channels of a tile of the gradient, at most. few: pairs of a channel and a tap, at
+-- most, whose convolution is a product of this kind though it has several taps, and outputs, at least.
+local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256, few = { terms = 64, out = 32 } }
 
 local function ceil(a, b) return (a + b - 1) // b end
 
@@ -173,24 +175,38 @@ function vector_conv.gradient(profile, shape, g, partials, size)
         cut = cut_text(cut), lists = has_edges(g, part) and shape.taps <= LISTS and shape.taps + 1 or 1 }
 end
 
+-- The part with its first tap alone.
+local function first_tap(part)
+    local function one(axis) return ordered.copy(axis, { taps = 1 }) end
+    return ordered.copy(part, { h = one(part.h), w = one(part.w) })
+end
+
 -- Whether a block's places are neighbours in the planes of its results, whole sets of `columns` of them.
 local function is_joined(part, cut, columns)
     local plane = part.h.places * part.w.places
     return cut.columns == part.w.places and plane % columns == 0 and cut.rows * cut.columns % columns == 0
 end
 
---- The sizes of a product over planes whose places are neighbours and have one tap (templates/c/conv_single.c), nil of
---- another. panel: the outputs of a panel of turned weights, nil where they are rows; plain: a result is its sum.
+--- The sizes of a product over planes whose places are neighbours and have one tap, or several but few terms
+--- (templates/c/conv_single.c), nil of another. panel: the outputs of a panel of turned weights, nil where they
+--- are rows in the order of channels and taps; plain: a result is its sum.
 ---   rows, columns    of sums
 ---   tall, depth      outputs of a tile, channels that are copied at once
 ---   places           of a block at most, whole columns
 ---   blocks, cut      number of blocks, and how places are cut into them
+---   part             the part, with its first tap alone
+---   taps, terms      taps along both axes, false: one; the name of their number for all channels
 ---   direct, row      whether sums are computed in the planes of the results; their elements from output to output
 function vector_conv.single(profile, shape, g, size, panel, plain)
-    local part = g.parts[1]
     local neighbours = g.place_step[1] * g.place_step[2] == 1
-    if #g.parts > 1 or shape.taps > 1 or not neighbours or has_edges(g, part)
-        or math.min(shape.channels, shape.out) < SINGLE.least then return nil end
+    if #g.parts > 1 or not neighbours then return nil end
+    local part, terms, taps = g.parts[1], shape.channels * shape.taps, false
+    if shape.taps > 1 then
+        if panel or terms > SINGLE.few.terms or shape.out < SINGLE.few.out then return nil end
+        taps, part = { h = part.h.taps, w = part.w.taps }, first_tap(part)
+    elseif has_edges(g, part) or math.min(shape.channels, shape.out) < SINGLE.least then
+        return nil
+    end
     local lanes = profile.vector // size
     local rows = profile.registers >= 32 and (panel or 8) % 8 == 0 and 8 or 4
     local columns = 2 * lanes
@@ -200,11 +216,12 @@ function vector_conv.single(profile, shape, g, size, panel, plain)
     end
     local direct = plain and is_joined(part, cut, columns) and shape.out % rows == 0
     return { rows = rows, columns = columns, tall = even(ceil(shape.out, LINE), SINGLE.tall // LINE) * LINE,
-        depth = even(shape.channels, SINGLE.depth), places = ceil(places_of(cut), columns) * columns,
+        depth = taps and terms or even(terms, SINGLE.depth), places = ceil(places_of(cut), columns) * columns,
         blocks = blocks_of(g, part, cut), cut = cut_text(cut),
         direct = direct, row = text.ident(direct and "RESULTS" or "PLACES"),
         strips = text.block(("strip_%dx%d(&s);"):format(rows, columns)),
-        rows_of_weights = not panel }
+        rows_of_weights = not panel, part = part, taps = taps,
+        terms = text.ident(taps and "TERMS" or "IN") }
 end
 
 return vector_conv
