@@ -202,7 +202,7 @@ function vector_conv.single(profile, shape, g, size, panel, plain)
     if #g.parts > 1 or not neighbours then return nil end
     local part, terms, taps = g.parts[1], shape.channels * shape.taps, false
     if shape.taps > 1 then
-        if panel or terms > SINGLE.few.terms or shape.out < SINGLE.few.out then return nil end
+        if panel or terms > SINGLE.few.terms or shape.out < SINGLE.few.out or g.read_step[2] > 2 then return nil end
         taps, part = { h = part.h.taps, w = part.w.taps }, first_tap(part)
     elseif has_edges(g, part) or math.min(shape.channels, shape.out) < SINGLE.least then
         return nil
@@ -215,6 +215,7 @@ function vector_conv.single(profile, shape, g, size, panel, plain)
         columns = lanes
     end
     local direct = plain and is_joined(part, cut, columns) and shape.out % rows == 0
+    if taps and not direct and profile.registers < 32 then return nil end   -- copies of sums cost more than they gain
     return { rows = rows, columns = columns, tall = even(ceil(shape.out, LINE), SINGLE.tall // LINE) * LINE,
         depth = taps and terms or even(terms, SINGLE.depth), places = ceil(places_of(cut), columns) * columns,
         blocks = blocks_of(g, part, cut), cut = cut_text(cut),
