@@ -19,7 +19,7 @@ local text = require "base.text"
 
 -- Queries and keys of a product in attention; keys are padded to the lanes of row_lanes.c.
 local ROWS, KEYS, ROW_LANES = 64, 64, 16
--- A worker's queries, whose copies take so many bytes at most, and tiles of a kernel, at least if it has so many.
+-- Bytes of the copy of a worker's queries, at most; tiles of a kernel, at least where its queries can be cut so.
 local HELD, TILES = 1 << 16, 24
 -- Queries of a tile of blocks: copies of keys and queries stay in the L2 cache.
 local BLOCK_QUERIES = 256
@@ -84,8 +84,8 @@ local function edges(causal)
     return { columns = edge "EDGE_COLUMNS", terms = edge "EDGE_TERMS", later = edge "EDGE_LATER" }
 end
 
--- The queries of a worker's tile: keys are copied once for all of them. heads: of the whole kernel, if each has several
--- tiles.
+-- The queries of a worker's tile: keys are copied once for all of them. heads: those of all sequences, where tiles of
+-- one head are claimed apart; nil where a worker takes whole heads.
 local function held_queries(T, heads, row_bytes)
     local products = math.max(math.min(BLOCK_QUERIES, HELD // row_bytes) // ROWS, 1)
     while heads and products > 1 and heads * ceil(T, products * ROWS) < TILES do products = products - 1 end
