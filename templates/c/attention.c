@@ -27,8 +27,7 @@ static void $fn($params) {
         const size_t key_row = row / T * S; /* its first key */
 //% end
         const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $(visible.stop);
-        _Alignas(64) real q[QUERIES * WIDE], sum[QUERIES * WIDE], score[ROWS * KEYS];
-        _Alignas(64) real rows[KEYS * WIDE], across[WIDE * KEYS];
+        _Alignas(64) real q[QUERIES * WIDE], sum[QUERIES * WIDE], score[ROWS * KEYS], keys[WIDE * KEYS], rows[KEYS * WIDE];
         real total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
         $(tile.load)(q, WIDE, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
@@ -36,32 +35,25 @@ static void $fn($params) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
             const size_t at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
 //% if tile.direct then
-            pack_columns(across, KEYS, m, D, key + at, K_ROW);
+            pack_columns(keys, KEYS, m, D, key + at, K_ROW);
 //% else
             tile_widen(rows, WIDE, key + at, K_ROW, m, D);
-            pack_columns(across, KEYS, m, D, rows, WIDE);
+            pack_columns(keys, KEYS, m, D, rows, WIDE);
 //% end
             $(tile.load)(rows, WIDE, value + at, K_ROW, m, D);
-            const int first = $(visible.from);
-            for (int i = first; i < n; i += ROWS) {
-                const int tall = i + ROWS < n ? ROWS : n - i;
-                const int next = i == first ? end - j0 - KEYS : 0; /* rows of the next keys, to be asked for */
-//% if visible.shift then
-                const int shift = $(visible.shift); /* query i + r sees keys up to r + shift of the tile */
-//% end
-                tile_product(score, KEYS, false, q + i * WIDE, WIDE, 1, across, KEYS, tall, KEYS, D,
-                             $(tile.edge.columns));
+            int next = end - j0 - KEYS; /* rows of the next keys to be asked for */
+            for (int i = $(visible.from); i < n; i += ROWS, next = 0) {
+                const int few = $(visible.few);
+                tile_product(score, KEYS, false, q + i * WIDE, WIDE, 1, keys, KEYS, few, KEYS, D, $(tile.edge.columns));
                 $(score_rows { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
-                tile_product(sum + i * WIDE, WIDE, j0 > 0, score, KEYS, 1, rows, WIDE, tall, WIDE, m,
-                             $(tile.edge.terms));
+                tile_product(sum + i * WIDE, WIDE, j0 > 0, score, KEYS, 1, rows, WIDE, few, WIDE, m, $(tile.edge.terms));
             }
         }
         for (int i = 0; i < n; i++) {
             const size_t head = (row + i0 + i) * HEADS + h;
             const real factor = total[i] == 0 ? 0 : 1 / total[i];
             for (int c = 0; c < D; c++) y[head * D + c] = $result;
-            lse[row * HEADS + h * T + i0 + i] =
-                total[i] == 0 ? 0 : largest[i] * $(softmax.scale) + $(softmax.log)(total[i]);
+            lse[row * HEADS + h * T + i0 + i] = total[i] == 0 ? 0 : largest[i] * $(softmax.scale) + $(softmax.log)(total[i]);
         }
     }
 }
@@ -70,22 +62,21 @@ static void $fn($params) {
 //% -- In attend: the scores of some queries become exponentials, sums are scaled to the same greatest score.
 real from[ROWS], shrink[ROWS];
 int seen[ROWS];
-for (int r = 0; r < tall; r++) {
+for (int r = 0; r < few; r++) {
     seen[r] = tile_hide(score + r * KEYS, KEYS, $(visible.last), $(visible.mask));
     from[r] = row_greatest(score + r * KEYS, seen[r], largest[i + r]);
 }
-for (int r = 0; r < tall; r++) {
+for (int r = 0; r < few; r++) {
     const real top = from[r];
     from[r] = top == -INFINITY ? 0 : top * $(softmax.scale); /* -INFINITY: this query sees no key so far */
     shrink[r] = $(softmax.exp)(largest[i + r] * $(softmax.scale) - from[r]);
     largest[i + r] = top;
 }
-rows_exp(score, KEYS, tall, seen, $(softmax.scale), from);
-for (int r = 0; r < tall; r++) {
-    real *p = score + r * KEYS;
-    total[i + r] = total[i + r] * shrink[r] + row_sum(p, KEYS);
+rows_exp(score, KEYS, few, seen, $(softmax.scale), from);
+for (int r = 0; r < few; r++) {
+    total[i + r] = total[i + r] * shrink[r] + row_sum(score + r * KEYS, KEYS);
 //% if dropout then
-    real kept[KEYS];
+    real kept[KEYS], *p = score + r * KEYS;
     draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i + r) * $(shape.keys) + j0, 1);
     for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
 //% end
@@ -97,10 +88,8 @@ for (int r = 0; r < tall; r++) {
 
 //@ ask_keys()
 //% -- In attend and attend_dx: beside row r of some scores. Rows of a head lie too far apart to be foreseen.
-if (r < next) {
-    fetch_row(key + at + (KEYS + r) * K_ROW, sizeof *key * D);
-    fetch_row(value + at + (KEYS + r) * K_ROW, sizeof *value * D);
-}
+if (r < next) fetch_row(key + at + (KEYS + r) * K_ROW, sizeof *key * D);
+if (r < next) fetch_row(value + at + (KEYS + r) * K_ROW, sizeof *value * D);
 
 //@ attend_position(fn, params, source, shape, tile, visible, softmax, dropout, type, result)
 /* $fn: softmax(q k^T / sqrt($(shape.d))) v of one query, $(shape.heads) heads of $(shape.d), over keys 0 to position
@@ -185,8 +174,7 @@ static void $fn($params) {
 //% if shape.S then
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
-    enum { QUERIES = $(tile.queries), ROWS = $(tile.rows), KEYS = $(tile.keys) };
-    enum { KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
+    enum { QUERIES = $(tile.queries), ROWS = $(tile.rows), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
     enum { WIDE = $(tile.wide) }; /* elements of a row of a tile: D in whole blocks */
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
@@ -221,8 +209,8 @@ static void $fn($params) {
 //% -- In attend_dx: adds what some queries and a tile of keys have in common to the gradients of both.
 const size_t at = ($(shape.key_row) + j0) * K_ROW + shared * D;
 _Alignas(64) real keys[WIDE * KEYS], values[WIDE * KEYS], key_rows[KEYS * WIDE];
-_Alignas(64) real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0};
 _Alignas(64) real p[ROWS * KEYS], ds[ROWS * KEYS];
+_Alignas(64) real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0};
 //% if tile.direct then
 pack_columns(values, KEYS, m, D, value + at, K_ROW);
 //% else
@@ -232,25 +220,19 @@ pack_columns(values, KEYS, m, D, key_rows, WIDE);
 $(tile.load)(key_rows, WIDE, key + at, K_ROW, m, D);
 pack_columns(keys, KEYS, m, D, key_rows, WIDE);
 //% if visible.again then
-if ($(visible.again)) {
-    tile_load(d_key, WIDE, dk + at, K_ROW, m, D);
-    tile_load(d_value, WIDE, dv + at, K_ROW, m, D);
-}
+if ($(visible.again)) tile_load(d_key, WIDE, dk + at, K_ROW, m, D);
+if ($(visible.again)) tile_load(d_value, WIDE, dv + at, K_ROW, m, D);
 //% end
-const int first = $(visible.from);
-for (int i = first; i < n; i += ROWS) {
-    const int tall = i + ROWS < n ? ROWS : n - i;
-    const int next = i == first ? end - j0 - KEYS : 0; /* rows of the next keys, to be asked for */
-//% if visible.shift then
-    const int shift = $(visible.shift); /* query i + r sees keys up to r + shift of the tile */
-//% end
+int next = end - j0 - KEYS, own = m; /* rows of next keys, own gradients to be asked for */
+for (int i = $(visible.from); i < n; i += ROWS, next = own = 0) {
+    const int few = $(visible.few);
     const real *queries = q + i * WIDE, *dys = d_out + i * WIDE;
-    tile_product(p, KEYS, false, queries, WIDE, 1, keys, KEYS, tall, KEYS, D, $(tile.edge.columns));
-    tile_product(ds, KEYS, false, dys, WIDE, 1, values, KEYS, tall, KEYS, D, $(tile.edge.columns));
+    tile_product(p, KEYS, false, queries, WIDE, 1, keys, KEYS, few, KEYS, D, $(tile.edge.columns));
+    tile_product(ds, KEYS, false, dys, WIDE, 1, values, KEYS, few, KEYS, D, $(tile.edge.columns));
     $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
-    tile_product(d_value, WIDE, true, p, 1, KEYS, dys, WIDE, m, WIDE, tall, $(tile.edge.later));
-    tile_product(d_key, WIDE, true, ds, 1, KEYS, queries, WIDE, m, WIDE, tall, $(tile.edge.later));
-    tile_product(d_query + i * WIDE, WIDE, j0 > 0, ds, KEYS, 1, key_rows, WIDE, tall, WIDE, m,
+    tile_product(d_value, WIDE, true, p, 1, KEYS, dys, WIDE, m, WIDE, few, $(tile.edge.later));
+    tile_product(d_key, WIDE, true, ds, 1, KEYS, queries, WIDE, m, WIDE, few, $(tile.edge.later));
+    tile_product(d_query + i * WIDE, WIDE, j0 > 0, ds, KEYS, 1, key_rows, WIDE, few, WIDE, m,
                  $(tile.edge.terms));
 }
 tile_store(dk + at, K_ROW, d_key, WIDE, m, D);
@@ -260,10 +242,9 @@ tile_store(dv + at, K_ROW, d_value, WIDE, m, D);
 //% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.
 const size_t head = row * HEADS + h * T + i0 + i;
 int seen[ROWS];
-for (int r = 0; r < tall; r++)
-    seen[r] = tile_hide(p + r * KEYS, KEYS, $(visible.last), $(visible.mask));
-rows_exp(p, KEYS, tall, seen, $(softmax.scale), lse + head);
-for (int r = 0; r < tall; r++) {
+for (int r = 0; r < few; r++) seen[r] = tile_hide(p + r * KEYS, KEYS, $(visible.last), $(visible.mask));
+rows_exp(p, KEYS, few, seen, $(softmax.scale), lse + head);
+for (int r = 0; r < few; r++) {
     real *pr = p + r * KEYS, *dsr = ds + r * KEYS;
     const real mean = delta[head + r];
 //% if dropout then
@@ -276,9 +257,7 @@ for (int r = 0; r < tall; r++) {
 //% end
     for (int j = seen[r]; j < KEYS; j++) dsr[j] = 0;
     $(ask_keys {})
-    if (i == first && r < m) {
-        ask_rows(dk + at + r * K_ROW, 0, 1, D, sizeof *dk);
-        ask_rows(dv + at + r * K_ROW, 0, 1, D, sizeof *dv);
-    }
+    if (r < own) ask_rows(dk + at + r * K_ROW, 0, 1, D, sizeof *dk);
+    if (r < own) ask_rows(dv + at + r * K_ROW, 0, 1, D, sizeof *dv);
     if (j0 == 0) ask_rows(dq + (row + i0 + i + r) * Q_ROW + h * D, 0, 1, D, sizeof *dq);
 }

@@ -110,10 +110,8 @@ return {
         "some + r * wide + column,", "some + column,",
         "test_convolutions: bf16 on vectors, x86-64-v3: convolutions and both gradients are the plain sums" },
     { "the next channels of places of one tap begin anew", "templates/c/conv_single.c",
-        "const real *a = rows + (i - i0) * DEPTH;\n                    const strip s = {depth, a, 1, ROWS, copy + p, PLACES, "
-            .. "k > 0 ? c : NULL,",
-        "const real *a = rows + (i - i0) * DEPTH;\n                    const strip s = {depth, a, 1, ROWS, copy + p, PLACES, "
-            .. "NULL,",
+        "copy + p, PLACES,\n                                     k > 0 ? c : NULL, $(tile.row), c, $(tile.row)};\n//% end",
+        "copy + p, PLACES,\n                                     NULL, $(tile.row), c, $(tile.row)};\n//% end",
         "test_convolutions: f32 on vectors, x86-64-v3: convolutions and both gradients are the plain sums" },
     { "taps of the gradient of an input by squares are not turned", "templates/c/conv_squares.c",
         "local back = step.tap_h < 0", "local back = false",

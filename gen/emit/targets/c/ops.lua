@@ -108,7 +108,8 @@ end
 --   tile.load, tile.edge       the function that copies rows, edges of products
 --   tile.direct                whether rows in memory are elements of tiles as they are
 --   visible.from               the first query of a worker's tile that sees a key from j0 on
---   visible.shift              query i + r of a worker's tile sees the tile's keys up to r + shift, in C; false: all
+--   visible.few                the queries of a product, from query i of a worker's tile on; causal: query i + r sees
+--                              the tile's keys up to r + shift, in C
 --   visible.last               the last key of the tile that query r of a product sees, in C
 --   visible.written            backward: the end of the keys whose gradients queries i0 .. i0 + n - 1 change or begin
 --   visible.again              backward: whether gradients of the keys from j0 on were begun before; false: never
@@ -124,7 +125,7 @@ local function add_strips(arguments, node, kernel, dtype)
         keys = math.min(KEYS, whole(S, math.max(ROW_LANES, strip))), wide = wide,
         load = text.ident(half and "tile_widen" or "tile_load"), direct = not half, edge = edges(causal) }
     visible.from = text.block(causal and "j0 > i0 ? j0 - i0 : 0" or "0")
-    visible.shift = causal and text.block "i0 + i - j0"
+    visible.few = text.block("i + ROWS < n ? ROWS : n - i" .. (causal and ", shift = i0 + i - j0" or ""))
     visible.last = text.block(causal and last or "m - 1")
     visible.written = causal and S > T and text.block "i0 + n < T ? i0 + n : S" or visible.stop
     visible.again = begun(node.attrs, T, queries)
