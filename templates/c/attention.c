@@ -209,8 +209,7 @@ static void $fn($params) {
 //% -- In attend_dx: adds what some queries and a tile of keys have in common to the gradients of both.
 const size_t at = ($(shape.key_row) + j0) * K_ROW + shared * D;
 _Alignas(64) real keys[WIDE * KEYS], values[WIDE * KEYS], key_rows[KEYS * WIDE];
-_Alignas(64) real p[ROWS * KEYS], ds[ROWS * KEYS];
-_Alignas(64) real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0};
+_Alignas(64) real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0}, p[ROWS * KEYS], ds[ROWS * KEYS];
 //% if tile.direct then
 pack_columns(values, KEYS, m, D, value + at, K_ROW);
 //% else
