@@ -54,7 +54,7 @@ static void $fn($params) {
             for (int p = 0; p < places; p += COLUMNS) {
 //% if tile.direct then
                 real *column = y + ((size_t)(block.image + p / RESULTS) * GROUPS + g) * OUT * RESULTS
-                    + block.h.first * ACROSS + p % RESULTS;
+                    + block.h.first * ACROSS + p % RESULTS; /* of the group's first output */
 //% end
                 for (int i = i0; i < i1; i += ROWS) {
 //% if tile.direct then
