@@ -161,7 +161,8 @@ words.list = {
         field("f32", "str", { default = "auto", values = { "auto", "fma", "bf16x6", "bf16x3" },
             doc = "how products of f32 are computed, on processors with matrix registers (AMX): fma, by multiply-adds; "
                 .. "bf16x6, by six products of bf16, with errors below those of fma for sizes of 2^-90 to 2^120; "
-                .. "bf16x3, by three, with errors of about 2^-17; auto: bf16x6 there, fma elsewhere" }),
+                .. "bf16x3, by three, with errors of about 2^-17; auto: bf16x6 there, "
+                .. "but fma for convolutions of 3 x 3 taps; fma elsewhere" }),
         field("stochastic", "bool", { default = false,
             doc = "sums of bf16 are rounded up or down at random, with probabilities that make the error 0 on average, "
                 .. "so that small summands are not lost" }),

@@ -164,13 +164,14 @@ end
 
 local function head(file) return "/* " .. file .. " */\n" end
 
--- The texts of kernels.h, calls.h and table.h for a profile, these shapes and operands of "f32", in blocks with so many
--- slices, or of "bf16".
-local function texts_of(name, shapes, dtype, slices)
-    local context = { ops = {}, real = "f32", half = dtype == "bf16" and dtype or nil, slices = slices, names = {},
-        helpers = {}, functions = kernels.functions(), profile = profile.get(name), target = targets.get "c",
-        template = read_template }
-    context.whole = context.target.whole { precision = dtype, profile = name, target = "c", f32 = "auto" }
+-- The texts of kernels.h, calls.h and table.h for a profile, these shapes and operands of "f32", whose products are
+-- computed as `f32` says, or of "bf16".
+local function texts_of(name, shapes, dtype, f32)
+    local config = { precision = dtype, profile = name, target = "c", f32 = f32 or "auto" }
+    local context = { ops = {}, real = "f32", half = dtype == "bf16" and dtype or nil, names = {}, helpers = {},
+        slices = profile.slices(config), asks_slices = profile.asks_slices(config), functions = kernels.functions(),
+        profile = profile.get(name), target = targets.get "c", template = read_template }
+    context.whole = context.target.whole(config)
     for name, op in catalog.load().ops:each() do context.ops[name] = op end
     local calls, rows, functions = {}, {}, {}
     for i, shape in ipairs(shapes) do calls[i], rows[i] = calls_of(context, i, shape) end
@@ -179,13 +180,13 @@ local function texts_of(name, shapes, dtype, slices)
     return math_file.render(functions, context, head) .. "\n" .. functions, table.concat(calls), table.concat(rows)
 end
 
--- The program for a profile; turn: of shapes_of(); slices: of operands of f32 in blocks; options: of the compiler in a
+-- The program for a profile; turn: of shapes_of(); f32: how products of f32 are computed; options: of the compiler in a
 -- text. t.compiler takes an eighth of the time, where it has no options of gcc.
-local function build(t, name, dtype, turn, slices, options)
+local function build(t, name, dtype, turn, f32, options)
     local machine, folder, words = profile.get(name), t.root .. "/" .. t.temp(), {}
     local compiler = not options and t.compiler or "cc"
     for word in (options or compiler == "cc" and "-O1" or "-O0"):gmatch "%S+" do words[#words + 1] = word end
-    local functions, calls, rows = texts_of(name, shapes_of(t, turn), dtype, slices)
+    local functions, calls, rows = texts_of(name, shapes_of(t, turn), dtype, f32)
     t.write(folder .. "/kernels.h", functions)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)
@@ -209,16 +210,16 @@ end
 
 local tests = {}
 
-for _, case in ipairs { { "sapphirerapids", "bf16", 1 }, { "sapphirerapids", "f32", 2, 3 },
+for _, case in ipairs { { "sapphirerapids", "bf16", 1 }, { "sapphirerapids", "f32", 2, "bf16x6" },
     { "x86-64-v4-bf16", "bf16", 2 } } do
-    local name, turn, slices = case[1], { case[3], 2 }, case[4]
+    local name, turn, f32 = case[1], { case[3], 2 }, case[4]
     local text = case[2] .. " in blocks, " .. name .. "%s: convolutions and both gradients are the plain sums"
     tests[#tests + 1] = { text:format "", function(t)
         local marches = t.load("tests/lua/marches.lua")(t)
         marches.needs_compiler(name)
-        local program = build(t, name, case[2], turn, slices)
+        local program = build(t, name, case[2], turn, f32)
         if not marches.runs(name) then
-            program = build(t, name, case[2], turn, slices, "-Og " .. marches.options(name))
+            program = build(t, name, case[2], turn, f32, "-Og " .. marches.options(name))
         end
         check(t, program, turn)
     end }
@@ -226,7 +227,7 @@ for _, case in ipairs { { "sapphirerapids", "bf16", 1 }, { "sapphirerapids", "f3
         tests[#tests + 1] = { text:format ", in plain C", function(t)
             t.long()    -- where the processor lacks the instructions, the test above has them in plain C
             local marches = t.load("tests/lua/marches.lua")(t)
-            check(t, build(t, name, case[2], turn, slices, "-Og " .. marches.plain(name)), turn)
+            check(t, build(t, name, case[2], turn, f32, "-Og " .. marches.plain(name)), turn)
         end }
     end
 end
@@ -251,13 +252,15 @@ for _, dtype in ipairs { "f32", "bf16" } do
     tests[#tests + 1] = { dtype .. " by squares: profiles with multiply-adds compute the same bits", function(t)
         local marches = t.load("tests/lua/marches.lua")(t)
         local known
-        for _, name in ipairs { "x86-64-v3", "x86-64-v4" } do
+        for _, name in ipairs { "x86-64-v3", "x86-64-v4", dtype == "f32" and "sapphirerapids" or nil } do
             marches.needs_compiler(name)
             local options = not marches.runs(name) and "-Og " .. marches.options(name) or nil
             local found = t.run({ build(t, name, dtype, nil, nil, options), "bits" }).out
             t.equal(select(2, found:gsub("\n", "\n")), #SHAPES - FIRST_SQUARES + 1)
             known = known or found
-            t.equal(found, known)
+            -- Blocks compute the gradients of inputs that are not by squares: those of the last three shapes.
+            local compared = name == "sapphirerapids" and 9 * #"0123456789abcdef\n" or #known
+            t.equal(found:sub(1, compared), known:sub(1, compared))
         end
     end }
 end

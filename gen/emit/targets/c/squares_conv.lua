@@ -1,8 +1,8 @@
 -- squares_conv: the sizes of convolutions by squares of results (templates/c/conv_squares.c), and which ones are
 -- computed so: those of 3 x 3 taps, without a stride or with one of 2, whose squares, with the lanes that stay empty,
 -- take fewer multiply-adds than taps do. The shape and the type of the operands alone decide that, so that profiles
--- compute the same bits; but blocks of bf16 (matrix_conv) come first on matrix registers, and on vectors where they
--- take less time.
+-- compute the same bits; but blocks (matrix_conv) come first on matrix registers, of bf16 and of slices that the
+-- specification asks for, and on vectors where they take less time.
 --
 --   Squares are of 2 x 2 results, and of 4 x 4 for the gradient of the input of a stride; without a stride, where
 --   operands have 16 bits, also of 4 x 4, if these take fewer multiply-adds. Their errors, twice those of a chain of
@@ -102,7 +102,7 @@ end
 -- The multiply-adds of a convolution that is not computed by squares, on vectors and of f32: those of taps inside the
 -- planes, or as many as take the time of blocks of bf16. For each channel and output.
 local function others(kernel, shape, g)
-    local blocks, sum = matrix_conv.slices(kernel, shape), 0
+    local blocks, sum = kernel.half and matrix_conv.slices(kernel, shape), 0
     for _, part in ipairs(g.parts) do
         if blocks then
             sum = sum + g.B * part.h.places * part.w.places * matrix_conv.each_result(shape, part.h.taps * part.w.taps)
@@ -137,11 +137,17 @@ local function forms_of(kernel, g)
     return {}
 end
 
+-- Whether a convolution is computed in blocks, whatever squares would take. Six products of slices take longer than the
+-- multiply-adds of squares.
+local function blocks_first(kernel, shape)
+    return matrix.has_registers(kernel) and (kernel.half or kernel.asks_slices)
+        and matrix_conv.slices(kernel, shape) ~= nil
+end
+
 -- The form of the squares that a convolution is computed by, nil of another; g: op.gather's table, shape: of
 -- emit/kernels/conv.lua.
 local function form_of(kernel, shape, g)
-    if math.min(shape.channels, shape.out) < LEAST then return nil end
-    if matrix_conv.slices(kernel, shape) and matrix.has_registers(kernel) then return nil end
+    if math.min(shape.channels, shape.out) < LEAST or blocks_first(kernel, shape) then return nil end
     local found, least
     for _, form in ipairs(forms_of(kernel, g)) do
         least = least or others(kernel, shape, g) / GAIN
@@ -242,7 +248,8 @@ end
 function squares_conv.whole(config)
     local precision = config.precision
     local half = (precision == "bf16" or precision == "f16") and precision or nil
-    local kernel = { half = half, profile = machine.get(config.profile), slices = machine.slices(config) }
+    local kernel = { half = half, profile = machine.get(config.profile), slices = machine.slices(config),
+        asks_slices = machine.asks_slices(config) }
     return function(node, op)
         local g = op.gather(node)
         local shape = conv.shape(g)
