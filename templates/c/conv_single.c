@@ -1,6 +1,6 @@
 // conv_single: convolutions of one tap, and of a few channels, on vectors. The places of a block are copied for each
 // channel and tap, so that they are the columns of a product of matrices, whose rows are outputs and whose terms are
-// channels, each with its taps, added upwards.
+// channels, each with its taps, added upwards. In the gradient of a weight of one tap places are the terms.
 
 //@ conv2d_single(fn, params, source, shape, step, part, tile, x, type, bias, store)
 //% local s = shape
@@ -107,4 +107,71 @@ for (int tap = 0; tap < TAPS; tap++) {
     read.h.from += tap / $(tile.taps.w) * planes.tap_h;
     read.w.from += tap % $(tile.taps.w) * planes.tap_w;
     conv_copy(copy + tap * PLACES, TAPS * PLACES, image, &read, &planes, IN, false);
+}
+
+//@ conv2d_dw_single(fn, params, source, shape, step, part, tile, partials)
+/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), 1 tap)
+ * as ($partials, $(shape.groups), $(shape.channels), $(shape.out)):
+ * the places of all images are cut into $partials runs of blocks, each with a sum of its own
+ * $source */
+static void $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
+//% if tile.by_outputs then
+    enum { PLANES = OUT, TURNED = IN }; /* of $(tile.lies), read where they lie, and of $(tile.turned) */
+//% else
+    enum { PLANES = IN, TURNED = OUT }; /* of $(tile.lies), read where they lie, and of $(tile.turned) */
+//% end
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), WIDE = $(tile.wide) };
+    enum { MOST = $(tile.places), SPACE = $(tile.space), SETS = (TURNED + WIDE - 1) / WIDE };
+    enum { PARTIALS = $partials, BLOCKS = $(tile.blocks), RUN = (BLOCKS + PARTIALS - 1) / PARTIALS };
+    static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width),
+        .image = GROUPS * TURNED * PLANE,
+        .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+    static const conv_part part =
+        $part
+    static const conv_cut cut = {$(tile.cut)};
+    _Alignas(64) real copy[VEC_LANES * SPACE], panel[MOST * WIDE], sums[TALL * WIDE], rest[COLUMNS];
+    conv_item steps[MOST];
+    const int tall = outputs_of_tiles(w, PLANES, TALL, PARTIALS * GROUPS * SETS), down = (PLANES + tall - 1) / tall;
+    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * SETS * down); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index % down) * tall, rows = i0 + tall < PLANES ? tall : PLANES - i0;
+        const int j0 = (int)(t.index / down % SETS) * WIDE, columns = j0 + WIDE < TURNED ? WIDE : TURNED - j0;
+        const int run = (int)(t.index / down / SETS / GROUPS), g = (int)(t.index / down / SETS % GROUPS);
+        const int first = run * RUN, end = first + RUN < BLOCKS ? first + RUN : BLOCKS;
+        if (first >= end) memset(sums, 0, sizeof sums);
+        for (int number = first; number < end; number++) {
+            const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
+            int count = 0; /* of places */
+            for (int n = 0; n < block.images; n++)
+                for (int h = block.h.first; h < block.h.first + block.h.places; h++)
+                    for (int v = block.w.first; v < block.w.first + block.w.places; v++, count++)
+                        steps[count] = (conv_item){n * GROUPS * PLANES * PLACES + h * ACROSS + v, count * COLUMNS};
+            const real *image = $(tile.turned) + (((size_t)block.image * GROUPS + g) * TURNED + j0) * PLANE;
+            for (int j = 0; j < columns; j += VEC_LANES) {
+                conv_copy(copy, SPACE, image + (size_t)j * PLANE, &block, &planes, VEC_LANES, false);
+                turn_rows(panel + j / COLUMNS * COLUMNS * count + j % COLUMNS, COLUMNS, copy, SPACE, VEC_LANES, count);
+            }
+            const real *own = $(tile.lies) + (((size_t)block.image * GROUPS + g) * PLANES + i0) * PLACES;
+            for (int j = 0; j < columns; j += COLUMNS)
+                for (int i = 0; i < rows; i += ROWS) {
+                    for (int p = 0; j == 0 && p < count; p += $(tile.line)) /* asks for the next rows */
+                        for (int r = ROWS; r < 2 * ROWS; r++)
+                            __builtin_prefetch(own + (size_t)(i + r) * PLACES + steps[p].x, 0, 2);
+                    conv_sums s = {.b = panel + j * count, .steps = steps, .count = count, .rounds = 1,
+                                   .more = number > first};
+                    for (int r = 0; r < ROWS; r++) {
+                        s.x[r] = own + (size_t)(i + r < rows ? i + r : i) * PLACES;
+                        s.c[r] = i + r < rows ? sums + (i + r) * WIDE + j : rest;
+                    }
+                    $(tile.strips)
+                }
+        }
+//% if tile.by_outputs then
+        turn_rows(y + (((size_t)run * GROUPS + g) * IN + j0) * OUT + i0, OUT, sums, WIDE, rows, columns);
+//% else
+        real *c = y + (((size_t)run * GROUPS + g) * IN + i0) * OUT + j0;
+        for (int i = 0; i < rows; i++) memcpy(c + (size_t)i * OUT, sums + i * WIDE, columns * sizeof *c);
+//% end
+    }
 }

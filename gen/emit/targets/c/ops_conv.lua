@@ -131,6 +131,13 @@ local function weight_gradient(kernel, node, op, dtype)
         if not kernel.lines then list.store = whole and c_text.store(kernel, "y[first + k]", "value") or false end
         return list
     end
+    local single = not kernel.half
+        and vector_conv.gradient_single(kernel.profile, shape, g, list.partials, bytes_of(dtype)) or nil
+    kernel.single = single ~= nil
+    if single then
+        list.tile, list.type = single, nil
+        return list
+    end
     list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
     list.tile.strips = sums_call(shape.out, list.tile)
     return list
@@ -141,7 +148,7 @@ end
 -- `own`, blocks, lines, squares: what each needs besides; runs: what copies runs for blocks.
 local function set_blocks(entry, name, own, blocks, lines, runs, squares)
     entry.blocks = { name, name .. "_matrix", "conv_lines." .. name .. "_lines",
-        "conv_squares." .. name .. "_squares", name == "conv2d" and "conv_single.conv2d_single" or nil }
+        "conv_squares." .. name .. "_squares", "conv_single." .. name .. "_single" }
     entry.block = function(kernel)
         return entry.blocks[kernel.squares and 4 or kernel.single and 5 or kernel.lines and 3
             or kernel.matrix and 2 or 1]

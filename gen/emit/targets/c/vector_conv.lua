@@ -24,9 +24,11 @@ local INNER = 8             -- images of a block whose elements of one place are
 local LEAST = 48            -- places of a block that is not made smaller for more tiles
 
 -- Where places have one tap: places of a block, outputs of a tile and channels copied at once, at most; channels and
--- outputs of a group, at least; channels of a tile of the gradient, at most. few: pairs of a channel and a tap, at
--- most, whose convolution is a product of this kind though it has several taps, and outputs, at least.
-local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256, few = { terms = 64, out = 32 } }
+-- outputs of a group, at least; channels of a tile of the gradient, and rows of one that turns one operand, at most.
+-- few: pairs of a channel and a tap, at most, whose convolution is a product of this kind though it has several taps,
+-- and outputs, at least.
+local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256, rows = 264,
+    few = { terms = 64, out = 32 } }
 
 local function ceil(a, b) return (a + b - 1) // b end
 
@@ -173,6 +175,29 @@ function vector_conv.gradient(profile, shape, g, partials, size)
     return { rows = sums.rows, columns = sums.columns, wide = wide, tall = tall, places = places_of(cut),
         blocks = blocks_of(g, part, cut), space = space(g, part, cut),
         cut = cut_text(cut), lists = has_edges(g, part) and shape.taps <= LISTS and shape.taps + 1 or 1 }
+end
+
+--- The sizes of the gradient of a weight of one tap (conv2d_dw_single), nil of another. Rows of sums are planes of the
+--- operand that is read where it lies, columns those of the other one, which is turned: the one with fewer planes, or
+--- with places that are left out. Its planes are whole columns.
+---   rows, columns            of sums
+---   tall, wide               rows and columns of a tile
+---   by_outputs               whether the gradient of the results is read where it lies
+---   lies, turned, line       the operands' names, elements of a line of the cache
+---   places, blocks, space    as vector_conv.gradient has them
+function vector_conv.gradient_single(profile, shape, g, partials, size)
+    local by_outputs = shape.out >= shape.channels or g.read_step[1] * g.read_step[2] > 1
+    local planes, turned = shape.out, shape.channels
+    if not by_outputs then planes, turned = turned, planes end
+    local sums = sums_of(profile, turned, profile.vector // size)
+    if shape.taps > 1 or has_edges(g, g.parts[1]) then return nil end
+    if planes < SINGLE.least or turned % sums.columns > 0 then return nil end
+    if not by_outputs and shape.rows * shape.columns < TERMS then return nil end    -- images lie apart in rows
+    local list = vector_conv.gradient(profile, shape, g, partials, size)
+    return ordered.copy(list, { rows = sums.rows, columns = sums.columns, by_outputs = by_outputs,
+        tall = math.min(planes, SINGLE.rows), wide = math.min(turned, math.max(1, TALL // sums.columns) * sums.columns),
+        line = 64 // size, lies = text.ident(by_outputs and "dy" or "x"), turned = text.ident(by_outputs and "x" or "dy"),
+        strips = text.block(("conv_sums_%dx%d(&s);"):format(sums.rows, sums.columns)) })
 end
 
 -- The part with its first tap alone.
