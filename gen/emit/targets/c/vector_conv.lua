@@ -194,8 +194,9 @@ function vector_conv.gradient_single(profile, shape, g, partials, size)
     if planes < SINGLE.least or turned % sums.columns > 0 then return nil end
     if not by_outputs and shape.rows * shape.columns < TERMS then return nil end    -- images lie apart in rows
     local list = vector_conv.gradient(profile, shape, g, partials, size)
+    local sets = math.max(1, TALL // sums.columns)
     return ordered.copy(list, { rows = sums.rows, columns = sums.columns, by_outputs = by_outputs,
-        tall = math.min(planes, SINGLE.rows), wide = math.min(turned, math.max(1, TALL // sums.columns) * sums.columns),
+        tall = math.min(planes, SINGLE.rows), wide = math.min(turned, sets * sums.columns),
         line = 64 // size, lies = text.ident(by_outputs and "dy" or "x"), turned = text.ident(by_outputs and "x" or "dy"),
         strips = text.block(("conv_sums_%dx%d(&s);"):format(sums.rows, sums.columns)) })
 end
