@@ -197,7 +197,8 @@ function vector_conv.gradient_single(profile, shape, g, partials, size)
     local sets = math.max(1, TALL // sums.columns)
     return ordered.copy(list, { rows = sums.rows, columns = sums.columns, by_outputs = by_outputs,
         tall = math.min(planes, SINGLE.rows), wide = math.min(turned, sets * sums.columns),
-        line = 64 // size, lies = text.ident(by_outputs and "dy" or "x"), turned = text.ident(by_outputs and "x" or "dy"),
+        lies = text.ident(by_outputs and "dy" or "x"), turned = text.ident(by_outputs and "x" or "dy"),
+        line = 64 // size,
         strips = text.block(("conv_sums_%dx%d(&s);"):format(sums.rows, sums.columns)) })
 end
 
