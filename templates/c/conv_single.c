@@ -112,15 +112,16 @@ for (int tap = 0; tap < TAPS; tap++) {
 //@ conv2d_dw_single(fn, params, source, shape, step, part, tile, partials)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), 1 tap)
  * as ($partials, $(shape.groups), $(shape.channels), $(shape.out)):
- * the places of all images are cut into $partials runs of blocks, each with a sum of its own
+ * the places of all images are cut into $partials runs of blocks, each with a sum of its own;
+ * rows of sums are planes of $(tile.lies), read where they lie, columns those of $(tile.turned), turned for each block
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { PLANE = $(shape.height) * $(shape.width), ACROSS = $(shape.columns), PLACES = $(shape.rows) * ACROSS };
 //% if tile.by_outputs then
-    enum { PLANES = OUT, TURNED = IN }; /* of $(tile.lies), read where they lie, and of $(tile.turned) */
+    enum { PLANES = OUT, TURNED = IN }; /* planes of $(tile.lies) and of $(tile.turned) */
 //% else
-    enum { PLANES = IN, TURNED = OUT }; /* of $(tile.lies), read where they lie, and of $(tile.turned) */
+    enum { PLANES = IN, TURNED = OUT }; /* planes of $(tile.lies) and of $(tile.turned) */
 //% end
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { MOST = $(tile.places), SPACE = $(tile.space), SETS = (TURNED + WIDE - 1) / WIDE };

@@ -178,4 +178,30 @@ for turn, form in ipairs(FORMS) do
     end
 end
 
+add("sapphirerapids: convolutions of f32 by squares, and in blocks where the spec asks for slices", function(t)
+    local programs, marches = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t)
+    local text = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, shuffle = false }
+batch      (8)
+accumulate (2)
+model      { reshape { 1, 8, 8 }, conv2d "a" { 32, 3, padding = 1 }, relu {}, conv2d "b" { 32, 3, padding = 1 }, relu {},
+             avgpool2d { "global" }, flatten {}, linear "fc" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 4, seed = 3 }
+]]
+    local known
+    for i, case in ipairs { { "generic", '"f32"' }, { "sapphirerapids", '"f32"' },
+        { "sapphirerapids", '{ "f32", f32 = "bf16x6" }' } } do
+        local p = programs.build("march_slices_" .. i, text .. "precision  " .. case[2] .. "\n",
+            { options = { "--march", case[1] }, level = marches.level_of(case[1]) })
+        local kernels = host.read(p.folder .. "/kernels.c")
+        t.equal(kernels:find "by squares of 2 x 2 results" ~= nil, i < 3)
+        t.equal(kernels:find "conv_lines%.c" ~= nil, i == 3)
+        local found = programs.dump(p, { "--cycles", 1, "--threads", 2 })
+        known = known or found
+        programs.close(found, known, 1e-5, { "gradients" }, programs.distance)
+    end
+end)
+
 return tests

@@ -160,8 +160,8 @@ local function set_blocks(entry, name, own, blocks, lines, runs, squares)
         end
         if kernel.single then return copies end
         if not kernel.matrix then return copies .. "planes_places " .. own end
-        return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
-            .. (kernel.lines and lines or blocks)
+        return "planes " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
+            .. (kernel.lines and lines or " planes_locate" .. blocks)
             .. (matrix_conv.takes_runs(kernel) and " planes_runs " .. runs or "")
             .. (kernel.spreads and " runs_results" or "")
     end
