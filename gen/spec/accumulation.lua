@@ -142,29 +142,16 @@ function accumulation.complaint(c, ranks)
     end
 end
 
--- The micro-steps of the last cycle of an epoch if it is incomplete: 0 if there is no such cycle, nil if their number
--- is not known or not the same in all epochs (open number of ranks, accumulate.later, a stream).
-local function tail_length(c)
-    if c.tail ~= "flush" or c.largest == 1 then return 0 end
-    if c.data.stream then return nil end
-    local ranks_known = not c.mode.ranks or c.ranks_required
-    if not ranks_known or #c.table > 1 then return nil end
-    return accumulation.batches(c, c.ranks) % c.accumulate
-end
-
---- The possible numbers of micro-steps of a cycle, ascending; and, if the length of the tail is not known, the
---- largest that it can be, else nil.
+--- The numbers of micro-steps of full cycles, ascending; and, where the last cycle of an epoch may be shorter, the most
+--- that it can have, else nil. How many it has depends on the ranks and on the place from which a run goes on.
 function accumulation.sizes(c)
-    local seen, list = { [0] = true }, {}
-    local function take(a)
-        if not seen[a] then list[#list + 1] = a end
-        seen[a] = true
+    local seen, list = {}, {}
+    for _, entry in ipairs(c.table) do
+        if not seen[entry.a] then list[#list + 1] = entry.a end
+        seen[entry.a] = true
     end
-    for _, entry in ipairs(c.table) do take(entry.a) end
-    local tail = tail_length(c)
-    take(tail or 0)
     table.sort(list)
-    return list, not tail and c.largest - 1 or nil
+    return list, c.tail == "flush" and c.largest > 1 and c.largest - 1 or nil
 end
 
 return accumulation

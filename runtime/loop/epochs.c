@@ -74,7 +74,21 @@ int64_t ga_epochs_began(ga_place p) {
     return p.r > p.position ? p.epoch - 1 : p.epoch;
 }
 
-/* Number of cycles in the first `left` micro-batches of an epoch whose first cycle is `first`. */
+/* Number of whole cycles in `batches` micro-batches, without regard to epochs; `first`: number of the first one. */
+static int64_t whole_cycles(const ga_epochs *s, int64_t first, int64_t batches) {
+    int64_t cycle = first;
+    for (int i = 0; i < s->accumulates && batches > 0; i++) {
+        const bool last = i + 1 == s->accumulates;
+        if (!last && s->accumulate[i + 1].from <= cycle) continue;
+        const int64_t fit = batches / s->accumulate[i].count;
+        if (last || cycle + fit < s->accumulate[i + 1].from) return cycle + fit - first;
+        batches -= (s->accumulate[i + 1].from - cycle) * s->accumulate[i].count;
+        cycle = s->accumulate[i + 1].from;
+    }
+    return cycle - first;
+}
+
+/* Number of cycles in the last `left` micro-batches of an epoch; `first`: number of the first one. */
 static int64_t cycles_from(const ga_epochs *s, int64_t first, int64_t left) {
     int64_t cycle = first;
     while (left > 0) {
@@ -86,37 +100,50 @@ static int64_t cycles_from(const ga_epochs *s, int64_t first, int64_t left) {
     return cycle - first;
 }
 
-static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
-    return cycles_from(s, first, s->batches);
-}
-
-/* Number of whole cycles in `batches` micro-batches, without regard to epochs. */
-static int64_t carried(const ga_epochs *s, int64_t batches) {
-    int64_t cycle = 0;
-    for (int i = 0; i < s->accumulates; i++) {
-        const int64_t fit = batches / s->accumulate[i].count;
-        const bool last = i + 1 == s->accumulates;
-        if (last || cycle + fit < s->accumulate[i + 1].from) return cycle + fit;
-        batches -= (s->accumulate[i + 1].from - cycle) * s->accumulate[i].count;
-        cycle = s->accumulate[i + 1].from;
+/* The cycle with which epoch `to` begins in a run that is at place p of it or of an epoch before; not for GA_CARRY. */
+static int64_t first_cycle(const ga_epochs *s, ga_place p, int64_t to) {
+    const int64_t settled = s->accumulate[s->accumulates - 1].from; /* from here on all epochs have the same cycles */
+    int64_t cycle = p.cycle, left = s->batches - (p.position - p.r);
+    for (int64_t epoch = p.epoch; epoch < to; epoch++, left = s->batches) {
+        if (left == s->batches && cycle >= settled) return cycle + (to - epoch) * cycles_from(s, cycle, left);
+        cycle += cycles_from(s, cycle, left);
     }
     return cycle;
 }
 
-int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) {
-    if (s->tail == GA_CARRY) return carried(s, (int64_t)floor(epochs * (double)s->batches));
-    const int64_t settled = s->accumulate[s->accumulates - 1].from; /* from here on all epochs have the same cycles */
-    int64_t cycle = 0, epoch = 0, here = cycles_of_epoch(s, 0);
-    for (; (double)(epoch + 1) <= epochs && cycle < settled; epoch++) {
-        cycle += here;
-        here = cycles_of_epoch(s, cycle);
+int64_t ga_epochs_end(const ga_epochs *s, ga_place p, double epochs) {
+    const int64_t begins = p.position - p.r; /* the cycle; below 0: in an epoch before */
+    if (s->tail == GA_CARRY) {
+        const int64_t all = (int64_t)floor(epochs * (double)s->batches);
+        return p.cycle + whole_cycles(s, p.cycle, all - p.epoch * s->batches - begins);
     }
-    return cycle + (int64_t)floor((epochs - (double)epoch) * (double)here);
+    const int64_t whole = (int64_t)floor(epochs);
+    if (p.epoch > whole) return p.cycle;
+    /* The last epoch may be trained in part: up to micro-batch `end`, where a run of these cycles alone ends. */
+    const int64_t before = first_cycle(s, (ga_place){0}, whole);
+    const int64_t part = (int64_t)floor((epochs - (double)whole) * (double)cycles_from(s, before, s->batches));
+    int64_t end = 0;
+    for (int64_t k = 0; k < part; k++) end += ga_epochs_accumulate(s, before + k);
+    const int64_t cycle = first_cycle(s, p, whole);
+    return cycle + whole_cycles(s, cycle, p.epoch == whole ? end - begins : end);
+}
+
+int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) { return ga_epochs_end(s, (ga_place){0}, epochs); }
+
+/* Micro-batches of the first cycles of a run that carries them over. */
+static int64_t batches_of(const ga_epochs *s, int64_t cycles) {
+    int64_t batches = 0;
+    for (int i = 0; i < s->accumulates && s->accumulate[i].from < cycles; i++) {
+        const bool last = i + 1 == s->accumulates || s->accumulate[i + 1].from > cycles;
+        batches += ((last ? cycles : s->accumulate[i + 1].from) - s->accumulate[i].from) * s->accumulate[i].count;
+    }
+    return batches;
 }
 
 int64_t ga_epochs_shift(const ga_epochs *s, ga_place p) {
-    const int64_t begins = p.position - p.r; /* the cycle; below 0: in an epoch before */
-    int64_t before = ga_epochs_cycles(s, (double)p.epoch);
-    before = s->tail == GA_CARRY ? carried(s, p.epoch * s->batches + begins) : before + cycles_from(s, before, begins);
-    return p.cycle - before;
+    if (s->tail == GA_CARRY) {
+        const int64_t done = p.epoch * s->batches + p.position - p.r, cycles = whole_cycles(s, 0, done);
+        return (p.cycle - cycles) * s->accumulate[0].count - (done - batches_of(s, cycles));
+    }
+    return first_cycle(s, p, p.epoch + 1) - first_cycle(s, (ga_place){0}, p.epoch + 1);
 }

@@ -63,8 +63,13 @@ int64_t ga_epochs_began(ga_place p);
  * cycles, rounded down; with GA_CARRY the whole cycles of epochs * N micro-batches are counted. */
 int64_t ga_epochs_cycles(const ga_epochs *s, double epochs);
 
-/* How many cycles more were done before p than cycles of s would have been: not 0 where they had other rows, as with
- * other ranks. */
+/* The cycles that are done at the end of a run that is at place p, after any cycles, and trains the first `epochs`
+ * epochs: up to the place where ga_epochs_cycles ends, or the last whole cycle before; those of p if p is behind it. */
+int64_t ga_epochs_end(const ga_epochs *s, ga_place p, double epochs);
+
+/* How many cycles more the epochs up to that of p have in a run at p, after any cycles, than in one of s alone: not 0
+ * where cycles before p had other rows, as with other ranks. With GA_CARRY in micro-batches, the A of cycle 0 for each
+ * cycle. */
 int64_t ga_epochs_shift(const ga_epochs *s, ga_place p);
 
 #endif

@@ -237,7 +237,7 @@ typedef struct model {
     int64_t schedule_total;  /* updates of the run, or epochs: what the schedule counts */
 //% if by_epoch then
     int64_t epoch_cycles;    /* cycles of an epoch; micro-batches where they are carried over */
-    int64_t epoch_shift;     /* of the cycles that are done, how many this run's epochs would not have had */
+    int64_t epoch_shift;     /* of those that are done, how many this run's epochs would not have had */
 //% end
     bool started;            /* the log has said so */
     bool stop, save;         /* a rank was asked to; known after the boundary */

@@ -231,7 +231,7 @@ static void run_lengths(void **state) {
             }
 }
 
-/* A run of one setting has the same cycles before each place. */
+/* A run of one setting has the same cycles before each place, and ends where all of them do. */
 static void no_shift(void **state) {
     (void)state;
     for (int64_t batches = 4; batches < 14; batches++)
@@ -241,6 +241,10 @@ static void no_shift(void **state) {
                 ga_place p = {0};
                 ga_epochs_advance(&s, &p, k);
                 assert_int_equal(ga_epochs_shift(&s, p), 0);
+                for (int quarters = 1; quarters < 30; quarters++) {
+                    const int64_t all = ga_epochs_cycles(&s, quarters / 4.0);
+                    assert_int_equal(ga_epochs_end(&s, p, quarters / 4.0), all > p.cycle ? all : p.cycle);
+                }
             }
 }
 
@@ -250,11 +254,39 @@ static void other_cycles_before(void **state) {
     static const ga_accumulate two = {0, 2};
     for (int tail = GA_DROP; tail <= GA_CARRY; tail++) {
         const ga_epochs s = {12, &two, 1, (ga_tail)tail};
-        assert_int_equal(ga_epochs_shift(&s, (ga_place){1, 4, 4, 0}), -4);
-        assert_int_equal(ga_epochs_shift(&s, (ga_place){1, 4, 16, 0}), 8);
-        assert_int_equal(ga_epochs_shift(&s, (ga_place){2, 0, 24, 0}), 12);
-        assert_int_equal(ga_epochs_shift(&s, (ga_place){0, 7, 1, 1}), -2);
+        const int64_t each = tail == GA_CARRY ? 2 : 1;
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){1, 4, 4, 0}), -4 * each);
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){1, 4, 16, 0}), 8 * each);
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){2, 0, 24, 0}), 12 * each);
+        assert_int_equal(ga_epochs_shift(&s, (ga_place){0, 7, 1, 1}), -2 * each);
     }
+}
+
+/* Behind cycles of any length a run ends with its epochs, against serving them one by one. Until then, epochs follow
+ * from cycles as schedules have them. */
+static void ends_with_its_epochs(void **state) {
+    (void)state;
+    for (int64_t batches = 1; batches < 14; batches++)
+        for (int a = 1; a < 9; a++)
+            for (int tail = batches < a ? GA_FLUSH : GA_DROP; tail <= GA_CARRY; tail++)
+                for (int64_t done = 0; done < 3 * batches; done++) {
+                    const ga_accumulate each = {0, a};
+                    const ga_epochs s = {batches, &each, 1, (ga_tail)tail};
+                    ga_place p = {done / batches, done % batches, 7, 0};
+                    assert_int_equal(ga_epochs_place(&s, &p, NULL), GA_OK);
+                    const ga_place start = p;
+                    const int64_t shift = ga_epochs_shift(&s, start);
+                    const int64_t end = ga_epochs_end(&s, start, 4);
+                    const int64_t of_epoch = tail == GA_CARRY ? batches : ga_epochs_cycles(&s, 1);
+                    for (;;) {
+                        const int length = ga_epochs_cycle(&s, &p);
+                        const int64_t all = p.epoch * batches + p.position;
+                        if (p.epoch >= 4 || (tail == GA_CARRY && all + length > 4 * batches)) break;
+                        assert_int_equal((p.cycle * (tail == GA_CARRY ? a : 1) - shift) / of_epoch, p.epoch);
+                        ga_epochs_advance(&s, &p, length);
+                    }
+                    assert_int_equal(end, p.cycle);
+                }
 }
 
 static void fractions(void **state) {
@@ -348,6 +380,7 @@ int test_epochs(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_setting), cmocka_unit_test(tables), cmocka_unit_test(run_lengths),
         cmocka_unit_test(no_shift),      cmocka_unit_test(other_cycles_before),
-        cmocka_unit_test(fractions),     cmocka_unit_test(no_such_place), cmocka_unit_test(consumed)};
+        cmocka_unit_test(ends_with_its_epochs), cmocka_unit_test(fractions),
+           cmocka_unit_test(no_such_place), cmocka_unit_test(consumed)};
     return cmocka_run_group_tests_name("epochs", tests, NULL, NULL);
 }

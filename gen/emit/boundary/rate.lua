@@ -86,8 +86,8 @@ local function function_of(comment, head, e, config, spelled)
     if comment then out[#out + 1] = comment end
     out[#out + 1] = head .. " {"
     if uses.t and config.schedule.fields.by == "epoch" then
-        out[#out + 1] = ("    const %s epoch = (cycle - %sepoch_shift)%s / %sepoch_cycles;"):format(spelled.int64,
-            spelled.model, config.epoch_times > 1 and " * " .. config.epoch_times or "", spelled.model)
+        out[#out + 1] = ("    const %s epoch = (cycle%s - %sepoch_shift) / %sepoch_cycles;"):format(spelled.int64,
+            config.epoch_times > 1 and " * " .. config.epoch_times or "", spelled.model, spelled.model)
     end
     if uses.total then out[#out + 1] = ("    const double total = %s;"):format(spelled.total) end
     for _, name in ipairs(spelled.unused) do

@@ -60,9 +60,10 @@ local function nominal_of(config)
     return text.block("(double)A * B" .. of_row .. " * ga_comm_size(m->comm)")
 end
 
--- The epochs that so many cycles reach.
-local function total_epochs(config, cycles)
-    return ("m->schedule_total = (%s * %d + m->epoch_cycles - 1) / m->epoch_cycles;"):format(cycles, config.epoch_times)
+-- The epochs that so many cycles reach. shift: what ga_epochs_shift says of cycles before, "" of none.
+local function total_epochs(config, cycles, shift)
+    return ("m->schedule_total = (%s * %d%s + m->epoch_cycles - 1) / m->epoch_cycles;"):format(cycles,
+        config.epoch_times, shift)
 end
 
 -- How long the schedule is if it does not say so itself.
@@ -71,7 +72,8 @@ local function schedule_lines(config)
     local train = config.train
     return lines { config.tail == "carry" and "m->epoch_cycles = m->epochs.batches;"
             or "m->epoch_cycles = ga_epochs_cycles(&m->epochs, 1);",
-        train.epochs and ("m->schedule_total = %d;"):format(math.ceil(train.epochs)) or total_epochs(config, "cycles") }
+        train.epochs and ("m->schedule_total = %d;"):format(math.ceil(train.epochs))
+            or total_epochs(config, "cycles", "") }
 end
 
 -- Epochs of a run that goes on count from its place, whatever cycles were before. A loop of one's own may have rows of
@@ -79,15 +81,16 @@ end
 local function resumed_length(config)
     local epochs, by_epoch = config.train.epochs, config.schedule.fields.by == "epoch"
     if not epochs and not by_epoch then return text.block("") end
-    local list = { "if (trains) {",
-        "    const int64_t shift = ga_epochs_shift(&m->epochs, ga_loader_place(m->loader));" }
-    local function add(line) list[#list + 1] = "    " .. line end
-    if epochs then add "if (!o->cycles) m->cycles += shift;" end
-    if by_epoch then add "m->epoch_shift = shift;" end
-    if not by_epoch then
-        add "m->schedule_total += shift;"
-    elseif not epochs then
-        add(total_epochs(config, ("(%d - shift)"):format(config.train.updates)))
+    local list = { "if (trains) {", "    const ga_place place = ga_loader_place(m->loader);" }
+    local function add(line, ...) list[#list + 1] = "    " .. line:format(...) end
+    if epochs then
+        add("const int64_t end = ga_epochs_end(&m->epochs, place, %s);", expr.literal(epochs, "f64"))
+        add "if (!o->cycles) m->cycles = end;"
+        if not by_epoch then add "m->schedule_total = end;" end
+    end
+    if by_epoch then
+        add "m->epoch_shift = ga_epochs_shift(&m->epochs, place);"
+        if not epochs then add(total_epochs(config, config.train.updates, " - m->epoch_shift")) end
     end
     list[#list + 1] = "}"
     return lines(list)
