@@ -14,7 +14,7 @@ local TAKEN, TAKEN_IN_LIBRARY = text.KEYWORDS .. OWN, OF_LIBRARY .. c_names.LIBR
 --- The reason why a program cannot have this name, as a message; nil: it can.
 function program_name.obstacle(name)
     if not name:match "^[a-z][a-z0-9_]*$" or #name > 48 or name:find("__", 1, true) then
-        return ("'%s': letters, digits and _ expected, a small letter first, no two _ together, at most 48"):format(
+        return ("'%s': small letters, digits and _ expected, a letter first, no two _ together, at most 48"):format(
             name)
     elseif TAKEN:find(" " .. name .. " ", 1, true) then
         return ("'%s' is a word of C, or one that every program has: expected another"):format(name)

@@ -80,7 +80,9 @@ end
 
 local function random_norm_weights(g, c)
     for _, param in ipairs(g.params) do
-        local is_norm = param.init.kind == "value" and param.init.value == 1 and not param.buffer
+        local is_norm = first_node(g, function(node)
+            return NORMS[node.op] and node.ins.weight and node.ins.weight.param == param
+        end)
         local rule = is_norm and drawn_by(c, param)
         if rule then
             local name = param.name:gsub("%%d", "*")

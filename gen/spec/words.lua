@@ -105,7 +105,9 @@ words.list = {
           .. "call losses and gives a value or more per row; the mean is over all its values", select = "losses",
       fields = {
         field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
-            doc = "weights in the mean over a cycle: equal for targets, rows or micro-steps; or no mean but the sum" }),
+            doc = "what the sum of a cycle's losses is divided by: token, the weight of all targets that count; "
+                .. "sample, the rows that have such a target; micro, that of each micro-step, then their number; "
+                .. "sum, nothing" }),
     } },
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
       required = true, doc = "the update rule", select = "optimizers", own = {
@@ -115,8 +117,9 @@ words.list = {
         field("rest", "table", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
             .. "optimizer of parameters that are no matrices and of groups with rest = true; the schedule moves its "
             .. "lr in proportion to muon's. Default: \"adamw\"" }),
-        field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of a parameter k layers of times below the "
-            .. "end of the last one is multiplied by layer_decay^k" }),
+        field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of a parameter is multiplied by "
+            .. "layer_decay^k: k is 0 behind the last layer of times, 1 in it, 2 in the one before, and so on; before "
+            .. "the first layer one more than in it" }),
         field("ema", "num", { above = 0, below = 1, doc = "decay of an average of each parameter, e += (1 - ema) "
             .. "(w - e) from the initial w on: saved as NAME.ema; evaluations and --sample use the averages" }),
     } },

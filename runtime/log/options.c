@@ -43,7 +43,7 @@ static const option options[] = {
      AT(dump), 0, 0},
     {"threads", "N", "worker threads", NUMBER, AT(threads), 1, 1024},
     {"seed", "N", "instead of the seed of the spec", NUMBER, AT(seed), 0, INT64_MAX},
-    {"quiet", NULL, "no figures and no progress, only what is wrong", FLAG, AT(quiet), 0, 0},
+    {"quiet", NULL, "no figures and no progress: \"ready\" and what is wrong", FLAG, AT(quiet), 0, 0},
     {"plot", NULL, "draw the losses as a curve above the progress line, on a terminal", FLAG, AT(plot), 0, 0},
     {"stop-micro", "K", "save and stop once K micro-steps are done", NUMBER, AT(stop_micro), 1,
      INT64_MAX},

@@ -111,6 +111,17 @@ static int64_t first_cycle(const ga_epochs *s, ga_place p, int64_t to) {
     return cycle;
 }
 
+int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) {
+    if (s->tail == GA_CARRY) return whole_cycles(s, 0, (int64_t)floor(epochs * (double)s->batches));
+    const int64_t settled = s->accumulate[s->accumulates - 1].from; /* from here on all epochs have the same cycles */
+    int64_t cycle = 0, epoch = 0, here = cycles_from(s, 0, s->batches);
+    for (; (double)(epoch + 1) <= epochs && cycle < settled; epoch++) {
+        cycle += here;
+        here = cycles_from(s, cycle, s->batches);
+    }
+    return cycle + (int64_t)floor((epochs - (double)epoch) * (double)here);
+}
+
 int64_t ga_epochs_end(const ga_epochs *s, ga_place p, double epochs) {
     const int64_t begins = p.position - p.r; /* the cycle; below 0: in an epoch before */
     if (s->tail == GA_CARRY) {
@@ -120,15 +131,12 @@ int64_t ga_epochs_end(const ga_epochs *s, ga_place p, double epochs) {
     const int64_t whole = (int64_t)floor(epochs);
     if (p.epoch > whole) return p.cycle;
     /* The last epoch may be trained in part: up to micro-batch `end`, where a run of these cycles alone ends. */
-    const int64_t before = first_cycle(s, (ga_place){0}, whole);
-    const int64_t part = (int64_t)floor((epochs - (double)whole) * (double)cycles_from(s, before, s->batches));
+    const int64_t before = first_cycle(s, (ga_place){0}, whole), all = ga_epochs_cycles(s, epochs);
     int64_t end = 0;
-    for (int64_t k = 0; k < part; k++) end += ga_epochs_accumulate(s, before + k);
+    for (int64_t k = before; k < all; k++) end += ga_epochs_accumulate(s, k);
     const int64_t cycle = first_cycle(s, p, whole);
     return cycle + whole_cycles(s, cycle, p.epoch == whole ? end - begins : end);
 }
-
-int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) { return ga_epochs_end(s, (ga_place){0}, epochs); }
 
 /* Micro-batches of the first cycles of a run that carries them over. */
 static int64_t batches_of(const ga_epochs *s, int64_t cycles) {

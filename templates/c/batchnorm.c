@@ -194,7 +194,7 @@ static void $fn($params) {
 }
 
 //@ batchnorm_running(fn, params, source, C, groups, momentum, rest, unbiased, joined)
-/* $fn: in training, the running statistics of $C channels moved by those of $groups groups
+/* $fn: in training, the running statistics of $C channels moved by those of the groups, $groups in all
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, TILE = 256 };

@@ -236,7 +236,7 @@ static void $fn($params) {
 //@ conv2d_dw(fn, params, source, shape, step, part, tile, partials, type)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
- * the places of all images are cut into $partials runs of blocks, each with a sum of its own
+ * the places of all images are cut into runs of blocks, $partials in all, each with a sum of its own
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
@@ -311,7 +311,7 @@ static void $fn($params) {
  * in their order, of $type
 //% else
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), of $type:
- * the places of all images are cut into $partials runs, each with a sum of its own
+ * the places of all images are cut into runs, $partials in all, each with a sum of its own
 //% end
  * $source */
 static void $fn($params) {

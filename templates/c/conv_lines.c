@@ -85,7 +85,7 @@ static void $fn($params) {
 //@ conv2d_dw_lines(fn, params, source, shape, step, part, tile, partials, type)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), of $type:
- * the lines of all images are cut into $partials runs, each with a sum of its own
+ * the lines of all images are cut into runs, $partials in all, each with a sum of its own
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };

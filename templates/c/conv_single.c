@@ -112,7 +112,7 @@ for (int tap = 0; tap < TAPS; tap++) {
 //@ conv2d_dw_single(fn, params, source, shape, step, part, tile, partials)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), 1 tap)
  * as ($partials, $(shape.groups), $(shape.channels), $(shape.out)):
- * the places of all images are cut into $partials runs of blocks, each with a sum of its own;
+ * the places of all images are cut into runs of blocks, $partials in all, each with a sum of its own;
  * rows of sums are planes of $(tile.lies), read where they lie, columns those of $(tile.turned), turned for each block
  * $source */
 static void $fn($params) {

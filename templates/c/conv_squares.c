@@ -82,7 +82,7 @@ static void $fn($params) {
  * in their order, by squares of $(tile.side) x $(tile.side) results
 //% else
  * as ($partials, $(shape.groups), $(shape.channels) x 9, $(shape.out)), by squares of $(tile.side) x $(tile.side) results:
- * the squares of all images are cut into $partials runs of blocks, each with a sum of its own
+ * the squares of all images are cut into runs of blocks, $partials in all, each with a sum of its own
 //% end
  * $source */
 static void $fn($params) {

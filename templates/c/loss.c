@@ -46,8 +46,12 @@ static void $fn($params) {
 
 //@ cross_entropy_dx(fn, params, source, rows, C, classes, logit, exp, store)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
-//% if classes.smooth or classes.weighted then
+//% if classes.smooth and classes.weighted then
  * with the weights of the classes and label smoothing
+//% elseif classes.weighted then
+ * with the weights of the classes
+//% elseif classes.smooth then
+ * with label smoothing
 //% end
  * $source */
 static void $fn($params) {
@@ -96,7 +100,7 @@ static void $fn($params) {
 //% if micro then
 /* $fn: scale / (micro-steps of a cycle) / (weight of this micro-step) for each loss that counts, else 0
 //% else
-/* $fn: scale / nominal weight for each loss that counts, else 0
+/* $fn: the seed for each loss that counts, else 0
 //% end
  * $source */
 static void $fn($params) {

@@ -426,7 +426,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased, joined)
-/* $fn: in training, the running statistics of $C channels moved by those of $groups groups
+/* $fn: in training, the running statistics of $C channels moved by those of the groups, $groups in all
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups };

@@ -201,7 +201,7 @@ GA_KERNEL($threads) $fn($params) {
 //@ conv2d_dw(fn, params, source, threads, shape, step, part_choice, tile, partials, d)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
- * the places of all images are cut into $partials runs, each with a sum of its own
+ * the places of all images are cut into runs, $partials in all, each with a sum of its own
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };

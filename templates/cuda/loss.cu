@@ -60,8 +60,12 @@ GA_KERNEL($threads) $fn($params) {
 
 //@ cross_entropy_dx(fn, params, source, threads, rows, C, row, classes, type, out, exp, adds)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
-//% if classes.smooth or classes.weighted then
+//% if classes.smooth and classes.weighted then
  * with the weights of the classes and label smoothing
+//% elseif classes.weighted then
+ * with the weights of the classes
+//% elseif classes.smooth then
+ * with label smoothing
 //% end
  * $rows rows of $C classes, one block per row
  * $source */
@@ -123,7 +127,7 @@ GA_KERNEL($threads) $fn($params) {
 //% if micro then
 /* $fn: scale / (micro-steps of a cycle) / (weight of this micro-step) for each loss that counts, else 0
 //% else
-/* $fn: scale / nominal weight for each loss that counts, else 0
+/* $fn: the seed for each loss that counts, else 0
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {

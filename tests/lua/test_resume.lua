@@ -265,29 +265,6 @@ for _, case in ipairs { { "over two epochs", 3, 14, 'accumulate { %d, tail = "ca
     end)
 end
 
--- 30 micro-batches an epoch, 8 of them in two cycles of 4, then cycles of 7, until three epochs are trained. What is left
--- of the first epoch ends with a cycle of 1, as no epoch of one length does.
-for _, case in ipairs { { "drop", 3 + 4 + 4, 77 }, { "flush", 4 + 5 + 5, 82 }, { "carry", 11, 77 } } do
-    local tail, cycles, batches = table.unpack(case)
-    add("resumed with longer cycles, a run trains the epochs of its spec: " .. tail, function(t)
-        local programs, p = t.load("tests/lua/programs.lua")(t), {}
-        for _, count in ipairs { 4, 7 } do
-            p[count] = programs.build(("resume_epochs_%s_%d"):format(tail, count),
-                (spec():gsub("accumulate %(4%)", ("accumulate { %d, tail = %q }"):format(count, tail))
-                    :gsub("updates = 40", "epochs = 3")))
-        end
-        local checkpoint, log = t.temp(), t.temp() .. "/log"
-        programs.train(p[4], { "--cycles", 2, "--checkpoint", checkpoint })
-        programs.train(p[7], { "--resume", "latest", "--checkpoint", checkpoint, "--log", log })
-        local rows, updates = 0, 0
-        for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
-            if event.event == "update" then rows, updates = rows + event.rows, updates + 1 end
-            if event.event == "end" then t.equal(event.reason .. " " .. event.cycle, "done " .. 2 + cycles) end
-        end
-        t.equal({ updates, rows }, { cycles, 3 * batches })
-    end)
-end
-
 -- Starts an endless run, sends it `signal` once it trains, returns its status.
 local function signalled(t, p, signal, log, checkpoint)
     return t.shell(("%s --quiet --cycles 100000000 --log %s --checkpoint %s & pid=$!; "

@@ -71,7 +71,7 @@ local function check_lengths(t, s, line)
     end
 end
 
-return {
+local tests = {
     { "cycles are planned as they are served", function(t)
         local list = settings()
         local refused = 0
@@ -88,3 +88,35 @@ return {
         assert(refused > 100 and refused < #list / 2)
     end },
 }
+
+-- A run that goes on with longer cycles. 30 micro-batches an epoch: 8 of them in two cycles of 4, then cycles of 7, until
+-- three epochs are trained. With "flush" the first epoch ends with a cycle of 1, as no epoch of one length does.
+for _, case in ipairs { { "drop", 3 + 4 + 4, 77 }, { "flush", 4 + 5 + 5, 82 }, { "carry", 11, 77 } } do
+    local tail, cycles, batches = table.unpack(case)
+    tests[#tests + 1] = { "resumed with longer cycles, a run trains the epochs of its spec: " .. tail, function(t)
+        local programs, p = t.load("tests/lua/programs.lua")(t), {}
+        for _, count in ipairs { 4, 7 } do
+            p[count] = programs.build(("tail_epochs_%s_%d"):format(tail, count),
+                ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (3)
+accumulate { %d, tail = %q }
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { epochs = 3, seed = 3 }
+]]):format(count, tail))
+        end
+        local checkpoint, log = t.temp(), t.temp() .. "/log"
+        programs.train(p[4], { "--cycles", 2, "--checkpoint", checkpoint })
+        programs.train(p[7], { "--resume", "latest", "--checkpoint", checkpoint, "--log", log })
+        local rows, updates = 0, 0
+        for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
+            if event.event == "update" then rows, updates = rows + event.rows, updates + 1 end
+            if event.event == "end" then t.equal(event.reason .. " " .. event.cycle, "done " .. 2 + cycles) end
+        end
+        t.equal({ updates, rows }, { cycles, 3 * batches })
+    end }
+end
+
+return tests

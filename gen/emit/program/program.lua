@@ -45,7 +45,7 @@ local function header_of(config, facts, open, middle, close)
             ("%d parameters, %d bytes planned, 0 allocations after start."):format(
                 facts.totals.parameters, facts.totals.bytes),
             profile.shown(config),
-            "Edit freely: nothing but cc is needed to rebuild. SPDX-License-Identifier: 0BSD",
+            "Edit freely: cc, make and the libraries of the Makefile rebuild it. SPDX-License-Identifier: 0BSD",
         }
         local out = {}
         for i, row in ipairs(rows) do

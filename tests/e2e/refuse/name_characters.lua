@@ -1,4 +1,4 @@
--- expect: 9: name: 'Digits-MLP': letters, digits and _ expected
+-- expect: 9: name: 'Digits-MLP': small letters, digits and _ expected
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)
