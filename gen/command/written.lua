@@ -15,6 +15,9 @@ return function(path, bytes, sources)
     local folder, name = path:match("^(.*)/([^/]*)$")
     folder = folder == "" and "/" or folder or "."
     if host.exists(folder) ~= "folder" then diag.fail(folder, "there is no such folder", {}) end
-    local written, message = host.write(folder, name or path, bytes)
-    if not written then diag.fail(path, message, { kind = "environment" }) end
+    name = name or path
+    local written, message = host.write(folder, name, bytes)
+    if written then return end
+    local _, last = message:find(name .. ": ", 1, true)     -- behind the path, which begins the message already
+    diag.fail(path, message:sub((last or 0) + 1), { kind = "environment" })
 end

@@ -1,8 +1,8 @@
 // plane_sums: sums along rows of several planes of a channel.
 
 //@ plane_sums(type, half)
-/* Sums along rows of n elements, `stride` apart, added up in the order of the rows; each row in the order of its lanes.
- * Four rows are added up at once, since each addition waits for the one before. */
+/* Sums along rows of n elements, `stride` apart, added up in double in the order of the rows; each row in the order of
+ * its lanes. Four rows are added up at once, since each addition waits for the one before. */
 enum { PLANES_AT_ONCE = 4 };
 typedef enum { PLANE_SUM, PLANE_SPREAD, PLANE_LEVER } plane_kind; /* of x, of (x - mean)^2, of a (x - mean) */
 
@@ -29,7 +29,7 @@ static inline real plane_term(plane_kind kind, const $type *a, const $type *x, r
 
 static inline __attribute__((always_inline)) real planes_total(const plane_kind kind, const $type *a, const $type *x,
                                                                size_t stride, int rows, int n, real mean) {
-    real total = 0;
+    double total = 0;
     for (int r = 0; r < rows; r += PLANES_AT_ONCE) {
         vec sum[PLANES_AT_ONCE][ROW_VECTORS] = {{{0}}};
         real lane[PLANES_AT_ONCE][ROW_LANES];
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) real planes_total(const plane_kind 
             total += row_lanes(lane[q]);
         }
     }
-    return total;
+    return (real)total;
 }
 
 static inline real planes_sum(const $type *x, size_t stride, int rows, int n) {

@@ -243,12 +243,13 @@ end
 
 -- The text of a kernel's function, named `name`.
 local function function_text(kernel, name, block, file, arguments, context)
-    local target, list = context.target, ordered.copy(kernel.parameters)
+    local target, list, behind = context.target, ordered.copy(kernel.parameters), kernel.node.behind
     for i, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do list[#kernel.parameters + i] = size[1] end
     local open = target.open(name, kernel.launch)
     arguments.fn = text.ident(name)
     arguments.params = text.block(target.wrap("", open, list, ""):sub(#open + 1))
-    arguments.source = text.comment("templates/" .. file)
+    arguments.source = text.comment("templates/" .. file
+        .. (behind and "; behind each result: " .. table.concat(words_of(behind.statements), ", ") or ""))
     return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
 end
 
