@@ -194,7 +194,11 @@ static void $fn($params) {
 }
 
 //@ batchnorm_running(fn, params, source, C, groups, momentum, rest, unbiased, joined)
-/* $fn: in training, the running statistics of $C channels moved by those of the groups, $groups in all
+//% if groups > 1 then
+/* $fn: in training, the running statistics of $C channels moved by those of $groups groups
+//% else
+/* $fn: in training, the running statistics of $C channels moved by those of a micro-batch
+//% end
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, TILE = 256 };

@@ -426,7 +426,11 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased, joined)
-/* $fn: in training, the running statistics of $C channels moved by those of the groups, $groups in all
+//% if groups > 1 then
+/* $fn: in training, the running statistics of $C channels moved by those of $groups groups
+//% else
+/* $fn: in training, the running statistics of $C channels moved by those of a micro-batch
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups };
