@@ -79,11 +79,13 @@ local function drawn_by(c, param)
 end
 
 local function random_norm_weights(g, c)
+    local of_norms = {}
+    graph.walk(g.forward, function(node)
+        local weight = NORMS[node.op] and node.ins.weight
+        if weight and weight.param then of_norms[weight.param] = true end
+    end)
     for _, param in ipairs(g.params) do
-        local is_norm = first_node(g, function(node)
-            return NORMS[node.op] and node.ins.weight and node.ins.weight.param == param
-        end)
-        local rule = is_norm and drawn_by(c, param)
+        local rule = of_norms[param] and drawn_by(c, param)
         if rule then
             local name = param.name:gsub("%%d", "*")
             return rule.at, ("init: '%s' draws '%s', the weight of a norm, at random: put { \"%s\", value = 1 } before "

@@ -153,7 +153,7 @@ add("SPEC names the programs; links, files and other folders are none", function
     t.write(folder .. "/broken.lua", 'name "P"\n')
     result = ls "broken.lua"
     t.equal(result.status, 1)
-    t.contains(result.err, "broken.lua:1: name: 'P': letters, digits and _ expected")
+    t.contains(result.err, "broken.lua:1: name: 'P': small letters, digits and _ expected")
     t.equal(t.run { "rm", "-r", folder .. "/out" }.status, 0)
     t.equal(ls().out, "no runs below out: gagen run starts one\n")
 end)

@@ -243,7 +243,8 @@ end
 
 -- The text of a kernel's function, named `name`.
 local function function_text(kernel, name, block, file, arguments, context)
-    local target, list, behind = context.target, ordered.copy(kernel.parameters), kernel.node.behind
+    local target, list = context.target, ordered.copy(kernel.parameters)
+    local behind = not kernel.launch and kernel.node.behind    -- a device's kernels with and without it may be one
     for i, size in ipairs(kernel.sizes and kernel.sizes.list or {}) do list[#kernel.parameters + i] = size[1] end
     local open = target.open(name, kernel.launch)
     arguments.fn = text.ident(name)
