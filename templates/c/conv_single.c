@@ -21,7 +21,7 @@ static void $fn($params) {
         $part
     static const conv_cut cut = {$(tile.cut)};
     _Alignas(64) real copy[DEPTH * PLACES];
-//% if tile.rows_of_weights then
+//% if tile.turns then
     _Alignas(64) real rows[TALL * DEPTH];
 //% end
 //% if not tile.direct then
@@ -46,7 +46,7 @@ static void $fn($params) {
 //% if not tile.taps then
             conv_copy(copy, PLACES, image + (size_t)k * PLANE, &block, &planes, depth, false);
 //% end
-//% if not tile.panel then
+//% if tile.turns then
             for (int i = i0; i < i1; i += ROWS)
                 conv_turn(rows + (i - i0) * DEPTH, ROWS, own + (size_t)i * $(tile.terms) + k, $(tile.terms), OUT - i,
                           depth);
@@ -66,25 +66,45 @@ static void $fn($params) {
 //% if tile.panel then
                     enum { PANEL = $(tile.panel) };
                     const real *a = own + (size_t)(i / PANEL * PANEL) * IN + (size_t)k * PANEL + i % PANEL;
-                    const strip s = {depth, a, 1, PANEL, copy + p, PLACES,
-                                     k > 0 ? c : NULL, $(tile.row), c, $(tile.row)};
-//% else
+//% elseif tile.turns then
                     const real *a = rows + (i - i0) * DEPTH;
-                    const strip s = {depth, a, 1, ROWS, copy + p, PLACES,
-                                     k > 0 ? c : NULL, $(tile.row), c, $(tile.row)};
+//% else
+                    const real *a = own + (size_t)i * $(tile.terms) + k;
 //% end
+                    const strip s = {depth, a, $(tile.steps), copy + p, PLACES,
+                                     k > 0 ? c : NULL, $(tile.row), c, $(tile.row)};
                     $(tile.strips)
                 }
             }
         }
 //% if not tile.direct then
-        $(single_results { bias = bias, store = store })
+        $(single_results { shape = shape, step = step, tile = tile, bias = bias, store = store })
 //% end
     }
 }
 
-//@ single_results(bias, store)
+//@ single_spread(shape, step, tile, store)
+//% -- In conv2d_single: results lie in every $(step.place_h)th row and column; all others are 0.
+enum { HIGH = $(shape.rows), WIDE = $(tile.part.w.places), DOWN = $(step.place_h), RIGHT = $(step.place_w) };
+const int top = block.h.first * DOWN, below = top + block.h.places * DOWN, end = below < HIGH ? below : HIGH;
+for (int i = i0; i < i1; i++)
+    for (int n = 0; n < block.images; n++) {
+        const size_t plane = ((size_t)(block.image + n) * GROUPS + g) * OUT + i, first = plane * RESULTS + top * ACROSS;
+        const real *from = sums + (i - i0) * PLACES + n * block.next_image;
+        memset(y + first, 0, (size_t)(end - top) * ACROSS * sizeof *y);
+        for (int r = 0; r < block.h.places; r++)
+            for (int c = 0; c < WIDE; c++) {
+                const size_t k = first + (r * DOWN * ACROSS + c * RIGHT);
+                const real value = from[r * WIDE + c];
+                $store
+            }
+    }
+
+//@ single_results(shape, step, tile, bias, store)
 //% -- In conv2d_single: sums of a tile go to the planes of the results.
+//% if tile.spread then
+$(single_spread { shape = shape, step = step, tile = tile, store = store })
+//% else
 const int run = block.w.places == ACROSS ? block.h.places * ACROSS : block.w.places;
 for (int i = i0; i < i1; i++)
     for (int p = 0; p < places; p += run) {
@@ -98,6 +118,7 @@ for (int i = i0; i < i1; i++)
             $store
         }
     }
+//% end
 
 //@ tap_copies(tile)
 //% -- In conv2d_single: copies the places of a block for each tap.

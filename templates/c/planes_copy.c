@@ -9,7 +9,7 @@ static conv_range conv_inside(const conv_span *x, int extent) {
 }
 
 //% if not half then
-typedef real fours __attribute__((vector_size(4 * sizeof(real))));
+typedef real fours __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
 
 //% end
 /* Copies n elements that lie `thin` apart. */
@@ -22,11 +22,8 @@ static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
     for (; thin == 1 && k + VEC_LANES <= n; k += VEC_LANES) *(vec_at *)(to + k) = *(const vec_at *)(from + k);
     for (; thin == 1 && k + 4 <= n; k += 4) memcpy(to + k, from + k, 4 * sizeof *to);
     for (; thin == 2 && k + 4 <= n; k += 4) { /* no element behind the last one of a row is read */
-        fours a, b;
-        memcpy(&a, from + 2 * k, sizeof a);
-        memcpy(&b, from + 2 * k + 3, sizeof b);
-        a = (fours){a[0], a[2], b[1], b[3]};
-        memcpy(to + k, &a, sizeof a);
+        const fours a = *(const fours *)(from + 2 * k), b = *(const fours *)(from + 2 * k + 3);
+        *(fours *)(to + k) = (fours){a[0], a[2], b[1], b[3]};
     }
     for (; k < n; k++) to[k] = from[k * thin];
 //% end

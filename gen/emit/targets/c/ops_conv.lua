@@ -49,7 +49,7 @@ end
 local function add_vectors(list, node, kernel, g, dtype)
     local panel = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) or nil
     local plain = not node.behind and not kernel.can_add and not node.ins.bias and not graph.is_half(graph.result(node))
-    local single = vector_conv.single(kernel.profile, list.shape, g, bytes_of(dtype), panel, plain)
+    local single = vector_conv.single(kernel, list.shape, g, bytes_of(dtype), panel, plain)
     kernel.single = single ~= nil
     if single then return add_part(list, node, single.part, single, panel) end
     local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))

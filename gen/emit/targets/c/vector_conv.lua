@@ -27,7 +27,7 @@ local LEAST = 48            -- places of a block that is not made smaller for mo
 -- outputs of a group, at least; channels of a tile of the gradient, and rows of one that turns one operand, at most.
 -- few: pairs of a channel and a tap, at most, whose convolution is a product of this kind though it has several taps,
 -- and outputs, at least.
-local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256, rows = 264,
+local SINGLE = { places = 256, tall = 128, depth = 128, least = 16, channels = 256, rows = 528,
     few = { terms = 64, out = 32 } }
 
 local function ceil(a, b) return (a + b - 1) // b end
@@ -214,19 +214,31 @@ local function is_joined(part, cut, columns)
     return cut.columns == part.w.places and plane % columns == 0 and cut.rows * cut.columns % columns == 0
 end
 
+-- Whether the first part has one tap at the first place and no other part has any.
+local function is_first_alone(parts)
+    for i, part in ipairs(parts) do
+        if part.h.taps * part.w.taps ~= (i == 1 and 1 or 0) then return false end
+    end
+    return parts[1].h.place == 0 and parts[1].w.place == 0
+end
+
 --- The sizes of a product over planes whose places are neighbours and have one tap, or several but few terms
 --- (templates/c/conv_single.c), nil of another. panel: the outputs of a panel of turned weights, nil where they
---- are rows in the order of channels and taps; plain: a result is its sum.
+--- are rows in the order of channels and taps; plain: a result is its sum, and is not added to another one.
 ---   rows, columns    of sums
 ---   tall, depth      outputs of a tile, channels that are copied at once
 ---   places           of a block at most, whole columns
 ---   blocks, cut      number of blocks, and how places are cut into them
 ---   part             the part, with its first tap alone
 ---   taps, terms      taps along both axes, false: one; the name of their number for all channels
+---   turns, steps     whether rows of weights are turned, or else read where they lie; from output to output and from
+---                    term to term of the weights
+---   spread           whether results lie apart, with zeros between them
 ---   direct, row      whether sums are computed in the planes of the results; their elements from output to output
-function vector_conv.single(profile, shape, g, size, panel, plain)
-    local neighbours = g.place_step[1] * g.place_step[2] == 1
-    if #g.parts > 1 or not neighbours then return nil end
+function vector_conv.single(kernel, shape, g, size, panel, plain)
+    local profile = kernel.profile
+    local spread = plain and #g.parts > 1 and is_first_alone(g.parts)
+    if not spread and (#g.parts > 1 or g.place_step[1] * g.place_step[2] > 1) then return nil end
     local part, terms, taps = g.parts[1], shape.channels * shape.taps, false
     if shape.taps > 1 then
         if panel or terms > SINGLE.few.terms or shape.out < SINGLE.few.out or g.read_step[2] > 2 then return nil end
@@ -238,18 +250,23 @@ function vector_conv.single(profile, shape, g, size, panel, plain)
     local rows = profile.registers >= 32 and (panel or 8) % 8 == 0 and 8 or 4
     local columns = 2 * lanes
     local cut = cut_of(g, part, SINGLE.places, 1)
-    if plain and rows == 8 and not is_joined(part, cut, columns) and is_joined(part, cut, lanes) then
+    if spread and cut.columns < part.w.places then return nil end
+    local joins = plain and not spread      -- results may be computed where they lie
+    if joins and rows == 8 and not is_joined(part, cut, columns) and is_joined(part, cut, lanes) then
         columns = lanes
     end
-    local direct = plain and is_joined(part, cut, columns) and shape.out % rows == 0
+    local direct = joins and is_joined(part, cut, columns) and shape.out % rows == 0
     if taps and not direct and profile.registers < 32 then return nil end   -- copies of sums cost more than they gain
-    return { rows = rows, columns = columns, tall = even(ceil(shape.out, LINE), SINGLE.tall // LINE) * LINE,
+    local turns = not panel and (kernel.half or shape.out % rows > 0)
+    local most = direct and not turns and shape.out or SINGLE.tall          -- of all outputs: places are copied once
+    local name = taps and "TERMS" or "IN"
+    local steps = panel and "1, PANEL" or turns and "1, ROWS" or name .. ", 1"
+    return { rows = rows, columns = columns, tall = even(ceil(shape.out, LINE), ceil(most, LINE)) * LINE,
         depth = taps and terms or even(terms, SINGLE.depth), places = ceil(places_of(cut), columns) * columns,
-        blocks = blocks_of(g, part, cut), cut = cut_text(cut),
+        blocks = blocks_of(g, part, cut), cut = cut_text(cut), turns = turns, spread = spread,
         direct = direct, row = text.ident(direct and "RESULTS" or "PLACES"),
-        strips = text.block(("strip_%dx%d(&s);"):format(rows, columns)),
-        rows_of_weights = not panel, part = part, taps = taps,
-        terms = text.ident(taps and "TERMS" or "IN") }
+        strips = text.block(("strip_%dx%d(&s);"):format(rows, columns)), part = part, taps = taps,
+        steps = text.block(steps), terms = text.ident(name) }
 end
 
 return vector_conv
