@@ -63,13 +63,15 @@ function accumulation.read(c, batch, batch_at, acc, context, rows, ranks)
     if not c.global then set_table(c, table_of(acc.count or 1, acc.later, context)) end
 end
 
+-- "4 rows x 2 ranks": of a micro-step of all ranks.
+local function rows_of(c, ranks) return ("%d rows x %d rank%s"):format(c.batch, ranks, ranks == 1 and "" or "s") end
+
 --- With batch.global: sets the micro-steps per cycle on c.ranks ranks, or returns a complaint.
 function accumulation.divide(c)
     if not c.global then return nil end
     local per_step = c.batch * c.ranks
     if c.global % per_step ~= 0 then
-        return ("global is %d, which %d rows x %d ranks = %d does not divide"):format(c.global, c.batch,
-            c.ranks, per_step)
+        return ("global is %d, which %s = %d does not divide"):format(c.global, rows_of(c, c.ranks), per_step)
     end
     set_table(c, { { from = 0, a = c.global // per_step } })
 end
@@ -133,12 +135,11 @@ end
 function accumulation.complaint(c, ranks)
     local n, rows = accumulation.batches(c, ranks), c.data.train_rows
     if n == 0 then
-        return ("an epoch of %d rows has no micro-batch of %d rows x %d ranks"):format(rows, c.batch, ranks)
+        return ("an epoch of %d rows has no micro-batch of %s"):format(rows, rows_of(c, ranks))
     end
     if c.tail == "drop" and n < c.largest then
-        return ("an epoch of %d rows has %d micro-batches of %d rows x %d ranks, fewer than the %d of one "
-            .. "update: accumulate.tail = \"flush\" or \"carry\" would use them"):format(rows, n, c.batch,
-            ranks, c.largest)
+        return ("an epoch of %d rows has %d micro-batches of %s, fewer than the %d of one update: accumulate.tail = "
+            .. '"flush" or "carry" would use them'):format(rows, n, rows_of(c, ranks), c.largest)
     end
 end
 

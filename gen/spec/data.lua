@@ -249,8 +249,8 @@ local function check_eval(d, train, eval)
                 shape_text(f.shape)))
         end
         if f.ids ~= other.ids then
-            refuse(("has a %s of %s numbers, train has %s"):format(f.name, other.ids and "whole" or "other",
-                f.ids and "whole ones" or "others"), odd_of(f.odd and train or eval))
+            refuse(("has %s in '%s', train has %s"):format(other.ids and "whole numbers" or "other numbers",
+                f.name, f.ids and "whole numbers" or "others"), odd_of(f.odd and train or eval))
         end
     end
     if #eval.fields > #train.fields then

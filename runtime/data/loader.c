@@ -90,8 +90,8 @@ static int check_epoch(const ga_loader_config *c, const ga_epochs *epochs, int64
     ga_err why;
     if (ga_epochs_check(epochs, &why) == GA_OK) return GA_OK;
     return ga_fail(e, GA_INPUT,
-                   "data: %lld training rows in micro-batches of %lld rows on each of %d ranks: %s",
-                   (long long)rows, (long long)c->batch, c->world, why.msg);
+                   "data: %lld training rows in micro-batches of %lld rows on each of %d rank%s: %s",
+                   (long long)rows, (long long)c->batch, c->world, c->world == 1 ? "" : "s", why.msg);
 }
 
 /* Ends the epoch, since the feed ended before the micro-batch at l->fill was full. A cycle begun is

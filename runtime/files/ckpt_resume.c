@@ -55,10 +55,10 @@ static int convert_cycle(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
         then->position % world * then->world % world)
         return ga_fail(e, GA_INPUT,
                        "resume: the checkpoint lies inside a cycle, behind %d of %d micro-steps of %d "
-                       "rows on %d ranks; this run has cycles of %d micro-steps of %d rows on %d: use "
+                       "rows on %d rank%s; this run has cycles of %d micro-steps of %d rows on %d: use "
                        "the same numbers, or a checkpoint of a whole cycle",
-                       then->r, then->accumulate, then->batch, then->world, accumulate, now->batch,
-                       now->world);
+                       then->r, then->accumulate, then->batch, then->world, then->world == 1 ? "" : "s",
+                       accumulate, now->batch, now->world);
     then->position = then->position / world * then->world + then->position % world * then->world / world;
     then->r = (int)(done / world);
     return GA_OK;

@@ -133,8 +133,8 @@ local CASES = {
         .. "but header = true says that it is a header" },
     { '"csv", train = "wrong/three.csv", eval = "wrong/four.csv"', "data: @four.csv:1: more than 3 columns found, 3 "
         .. "expected" },
-    { '"csv", train = "wrong/three.csv", eval = "wrong/half.csv"', "data: eval has a target of other numbers, train "
-        .. "has whole ones" },
+    { '"csv", train = "wrong/three.csv", eval = "wrong/half.csv"', "data: eval has other numbers in 'target', train "
+        .. "has whole numbers" },
     { '"csv", train = "wrong/*r*.csv"', "data: @three.csv:1: 3 columns found, 4 expected" },
     { '"csv", train = "wrong/' .. ("deep/"):rep(50) .. '*.csv"', "data: 'wrong/deep/deep/deep/deep/deep/deep/deep...': "
         .. "a name of 261 bytes, expected at most 255" },

@@ -239,7 +239,7 @@ add("stopped inside a cycle, resumed with other ranks and modes", function(t)
     local checkpoint = t.temp()
     programs.train(p[1], { ranks = 1, "--stop-micro", 5, "--checkpoint", checkpoint, status = 75 })
     local result = programs.train(p[2], { ranks = 2, "--resume", "latest", "--checkpoint", checkpoint, status = 1 })
-    t.contains(result.err, "lies inside a cycle, behind 5 of 8 micro-steps of 3 rows on 1 ranks; this run has "
+    t.contains(result.err, "lies inside a cycle, behind 5 of 8 micro-steps of 3 rows on 1 rank; this run has "
         .. "cycles of 4 micro-steps of 3 rows on 2: use the same numbers, or a checkpoint of a whole cycle")
 end)
 

@@ -249,7 +249,7 @@ add("a faulty row ends training after the cycles before it", function(t, formats
 end)
 
 add("a stream too short for a cycle is refused with its numbers", function(t, formats)
-    faulty(t, formats, rows(1, 3), 0, 1, "data: 3 training rows in micro-batches of 4 rows on each of 1 ranks: an epoch "
+    faulty(t, formats, rows(1, 3), 0, 1, "data: 3 training rows in micro-batches of 4 rows on each of 1 rank: an epoch "
         .. "has 0 micro-batches, a cycle needs 1")
     faulty(t, formats, "", 0, 1, "c.csv: no rows found, at least one expected")
 end)
@@ -314,7 +314,7 @@ add("options that a stream does not support are refused", function(t, formats)
         { spec('"idx", train = { "streams/images", "streams/labels" }, stream = true', "1", MLP, 4),
             ":1: data: stream: 'idx' is read as a whole, expected csv, text or tokens" },
         { base:gsub("accumulate { 3", "accumulate { 12"),
-            ": batch: an epoch of 47 rows has 11 micro-batches of 4 rows x 1 ranks, fewer than the 12" },
+            ": batch: an epoch of 47 rows has 11 micro-batches of 4 rows x 1 rank, fewer than the 12" },
     } do
         local path = formats.programs.folder() .. "/stream_refused.lua"
         t.write(path, case[1])

@@ -103,7 +103,7 @@ static void mid_cycle(void **state) {
     assert_true(back.sums[GA_SAVED_LOSS] == 0.1 + 0.2);
     now.accumulate = 8;
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
-    assert_has(e.msg, "inside a cycle, behind 3 of 4 micro-steps of 5 rows on 1 ranks; this run has cycles of "
+    assert_has(e.msg, "inside a cycle, behind 3 of 4 micro-steps of 5 rows on 1 rank; this run has cycles of "
                       "8 micro-steps of 5 rows on 1");
     now.accumulate = 4;
     now.batch = 6;

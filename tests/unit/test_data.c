@@ -143,7 +143,7 @@ static void too_small(void **state) {
     ga_loader *l;
     ga_err e;
     assert_int_equal(ga_loader_open(&l, &c, &a, &e), GA_INPUT);
-    assert_has(e.msg, "82 training rows in micro-batches of 4 rows on each of 1 ranks: "
+    assert_has(e.msg, "82 training rows in micro-batches of 4 rows on each of 1 rank: "
                       "an epoch has 20 micro-batches, a cycle needs 21");
     ga_loader_close(NULL);
     ga_arena_close(&a);

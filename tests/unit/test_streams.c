@@ -276,11 +276,11 @@ static void faulty(void **state) {
 static void changing(void **state) {
     (void)state;
     static const char too_short[] =
-        "data: 5 training rows in micro-batches of 2 rows on each of 1 ranks: an epoch has 2 "
+        "data: 5 training rows in micro-batches of 2 rows on each of 1 rank: an epoch has 2 "
         "micro-batches, a cycle needs 3: use a smaller batch or accumulate, or accumulate's tail = "
         "\"carry\"";
     static const char empty[] =
-        "data: 0 training rows in micro-batches of 2 rows on each of 1 ranks: an epoch has 0 "
+        "data: 0 training rows in micro-batches of 2 rows on each of 1 rank: an epoch has 0 "
         "micro-batches, a cycle needs 1: use a smaller batch or accumulate, or accumulate's tail = "
         "\"carry\"";
     static const struct {

@@ -1,4 +1,4 @@
--- expect: 3: batch: an epoch of 1437 rows has 2 micro-batches of 512 rows x 1 ranks, fewer than the 4 of one update
+-- expect: 3: batch: an epoch of 1437 rows has 2 micro-batches of 512 rows x 1 rank, fewer than the 4 of one update
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (512)
 accumulate (4)
