@@ -305,7 +305,7 @@ end
 --- or that f32 turns into 0 or infinity is refused; `at` is the place to blame, or that of expr.blame.
 function expr.literal(x, dtype, at)
     local f32 = dtype == "f32"
-    local goal = f32 and string.unpack("f", string.pack("f", x)) or x
+    local goal = f32 and string.unpack("f", string.pack("f", x)) or x + 0.0
     if goal ~= goal or goal == math.huge or goal == -math.huge or goal == 0 and x ~= 0 then
         diag.fail(at or blamed or "the spec", ("the number %.6g is %s in %s%s"):format(x,
             goal == 0 and "0" or "not finite", f32 and "f32" or "f64",

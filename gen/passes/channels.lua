@@ -141,14 +141,16 @@ function JOIN.batchnorm_stats(g, config, body, at, count)
     return { node = y, out = out, later = found.later }
 end
 
--- The node that sums t over the groups for the gradient of a parameter, if it may stand at place `to` as well.
+-- The node that sums t over the groups for the gradient of a parameter, if it may stand at place `to` as well: no other
+-- node between both places writes or reads the sum, as nodes that add up micro-steps do (passes/accumulate.lua).
 local function sum_of(body, at, to, t)
     local sum, place = reader(body, at, "column_sum", "x", t)
     if not sum then return nil end
     local set = { [sum.outs.y.tensor] = true }
     for i = math.min(place, to), math.max(place, to) do
         local node = body[i]
-        if i ~= place and (node.op == "times" or meets(written(node), set)) then return nil end
+        local touches = node.op == "times" or meets(written(node), set) or meets(graph.reads(node), set)
+        if i ~= place and touches then return nil end
     end
     return sum
 end

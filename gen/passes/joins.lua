@@ -1,6 +1,7 @@
 -- joins: which nodes wait for which branches (passes/branch.lua): those that touch memory which a
 -- node of a branch writes, or write memory that it reads. Branches follow each other on one stream, so a node that
--- waits for one has waited for all before it. A loop body is walked twice, as in pass sync.
+-- waits for one has waited for all before it. A loop body is walked twice, as in pass sync, but
+-- once where it has one iteration: a join with a branch of the iteration before would then wait for nothing.
 local conflicts = require "passes.conflicts"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -38,7 +39,7 @@ end
 local function along(body, open, loop, walk)
     for _, node in ipairs(body) do
         if node.op == "times" then
-            for n = 1, 2 do along(node.body, open, node, n) end
+            for n = 1, math.min(2, node.count) do along(node.body, open, node, n) end
         else
             visit(node, open, loop, walk)
         end

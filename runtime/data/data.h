@@ -83,6 +83,9 @@ size_t ga_loader_bytes(const ga_loader_config *c);
 int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e);
 void ga_loader_close(ga_loader *l); /* joins and closes a feed; NULL allowed */
 
+/* GA_INPUT if the epochs have no such place. */
+int ga_loader_check(ga_loader *l, ga_place place, ga_err *e);
+
 /* Goes to a place, also inside a cycle. GA_INPUT if there is no such place; with a feed, where the rows
  * before it must be read first, ga_loader_cycle reports that. */
 int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e);

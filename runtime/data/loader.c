@@ -266,6 +266,13 @@ void ga_loader_close(ga_loader *l) {
     pthread_mutex_destroy(&l->lock);
 }
 
+int ga_loader_check(ga_loader *l, ga_place place, ga_err *e) {
+    pthread_mutex_lock(&l->lock);
+    const int code = ga_epochs_place(&l->epochs, &place, e);
+    pthread_mutex_unlock(&l->lock);
+    return code;
+}
+
 int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e) {
     pthread_mutex_lock(&l->lock);
     const int code = ga_epochs_place(&l->epochs, &to, e);

@@ -83,6 +83,7 @@ typedef struct ga_ckpt_config {
     bool overflows;          /* a non-finite gradient skips its update, so it may be saved mid-cycle */
     const char *program;     /* its name */
     bool resumes;            /* starts from a checkpoint, maybe of another program */
+    bool goes_on;            /* training goes on with what is loaded: rows follow in the order of the same seed */
 } ga_ckpt_config;
 
 typedef struct ga_ckpt ga_ckpt;
@@ -122,12 +123,13 @@ int ga_ckpt_find_path(const char *what, char *path, ga_err *e);
 int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
 
 /* Loads the arrays of files and fills out, with position and r in micro-batches of this run. `now` is the
- * state of this run. Data files and the names of numbers must be equal. Other differences are reported on
- * stderr. At a boundary the position is rounded down to a whole cycle, and the loss scale of this run is
- * used if the kinds of scale differ. The best evaluation of another metric is forgotten. Mid-cycle the global
- * batch, its weight, the rows of a micro-step and the loss scale must be equal; then the gradient is loaded
- * too: unchanged with the same number of ranks and whole arrays, else summed in the order of the ranks. Each rank
- * reads for itself; where some ranks do not see the checkpoint of rank 0, it reads for all. */
+ * state of this run. Data files and the names of numbers must be equal, with config.goes_on the seed, too; a
+ * checkpoint that differs changes no array. Other differences are reported on stderr. At a boundary the position is
+ * rounded down to a whole cycle, and the loss scale of this run is used if the kinds of scale differ. The best
+ * evaluation of another metric is forgotten. Mid-cycle the global batch, its weight, the rows of a micro-step and the
+ * loss scale must be equal; then the gradient is loaded too: unchanged with the same number of ranks and whole arrays,
+ * else summed in the order of the ranks. Each rank reads for itself; where some ranks do not see the checkpoint of
+ * rank 0, it reads for all. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 

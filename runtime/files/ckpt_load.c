@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +58,13 @@ int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_
     return GA_OK;
 }
 
-static int64_t get_int(const json_t *o, const char *name, bool *ok) {
+/* Counters of a run, which it goes on counting. */
+static const int64_t MOST = (int64_t)1 << 53;
+
+/* A whole number from 0 to `most`. */
+static int64_t get_int(const json_t *o, const char *name, int64_t most, bool *ok) {
     const json_t *v = json_object_get(o, name);
-    if (!json_is_integer(v) || json_integer_value(v) < 0) *ok = false;
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > most) *ok = false;
     return json_integer_value(v);
 }
 
@@ -110,7 +115,7 @@ static void fill_best(const json_t *best, ga_ckpt_state *s, bool *ok) {
     if (!best) return;
     get_text(best, "metric", s->best_metric, sizeof s->best_metric, ok);
     s->best.cycle = json_integer_value(json_object_get(best, "cycle"));
-    s->best.bad = get_int(best, "bad", ok);
+    s->best.bad = get_int(best, "bad", INT_MAX, ok);
     s->best.value = get_number(best, "value", ok);
     s->best.mark = get_number(best, "mark", ok);
 }
@@ -126,25 +131,25 @@ static ga_scale_kind get_scale_kind(const json_t *scaler, bool *ok) {
 static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     bool ok = true;
     const json_t *scaler = json_object_get(o, "scaler"), *data = json_object_get(o, "data");
-    *s = (ga_ckpt_state){.micro = get_int(o, "micro", &ok), .cycle = get_int(o, "cycle", &ok)};
-    s->update = get_int(o, "update", &ok);
-    s->skipped = get_int(o, "skipped", &ok);
-    s->skipped_in_row = get_int(o, "skipped_in_row", &ok);
-    s->epoch = get_int(o, "epoch", &ok);
-    s->position = get_int(o, "position", &ok);
-    s->batch = (int)get_int(o, "batch", &ok);
-    s->accumulate = (int)get_int(o, "accumulate", &ok);
-    s->r = (int)get_int(o, "r", &ok);
+    *s = (ga_ckpt_state){.micro = get_int(o, "micro", MOST, &ok), .cycle = get_int(o, "cycle", MOST, &ok)};
+    s->update = get_int(o, "update", MOST, &ok);
+    s->skipped = get_int(o, "skipped", MOST, &ok);
+    s->skipped_in_row = get_int(o, "skipped_in_row", MOST, &ok);
+    s->epoch = get_int(o, "epoch", MOST, &ok);
+    s->position = get_int(o, "position", MOST, &ok);
+    s->batch = (int)get_int(o, "batch", INT_MAX, &ok);
+    s->accumulate = (int)get_int(o, "accumulate", INT_MAX, &ok);
+    s->r = (int)get_int(o, "r", INT_MAX, &ok);
     for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = get_number(o, ga_saved_sum_names[i], &ok);
     if (json_object_get(o, "nominal")) s->nominal = get_number(o, "nominal", &ok); /* missing in older manifests */
-    s->seed = (uint64_t)get_int(o, "seed", &ok);
+    s->seed = (uint64_t)get_int(o, "seed", INT64_MAX, &ok);
     s->scaler = get_scale_kind(scaler, &ok);
     s->scale = get_number(scaler, "scale", &ok);
-    s->growth_step = get_int(scaler, "growth_step", &ok);
-    s->hysteresis_step = get_int(scaler, "hysteresis_step", &ok);
+    s->growth_step = get_int(scaler, "growth_step", MOST, &ok);
+    s->hysteresis_step = get_int(scaler, "hysteresis_step", MOST, &ok);
     fill_numbers(json_object_get(o, "numbers"), s, &ok);
     fill_best(json_object_get(o, "best"), s, &ok);
-    s->world = (int)get_int(o, "world", &ok);
+    s->world = (int)get_int(o, "world", INT_MAX, &ok);
     if (json_object_get(o, "program")) get_text(o, "program", s->program, sizeof s->program, &ok);
     get_text(o, "version", s->version, sizeof s->version, &ok);
     get_text(o, "spec_sha256", s->spec_sha256, sizeof s->spec_sha256, &ok);
@@ -156,7 +161,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     for (int i = 0; i < s->data_count; i++) {
         const json_t *one = json_array_get(data, (size_t)i);
         get_text(one, "path", s->data[i].path, sizeof s->data[i].path, &ok);
-        s->data[i].bytes = get_int(one, "bytes", &ok);
+        s->data[i].bytes = get_int(one, "bytes", INT64_MAX, &ok);
         s->data[i].checksum = get_checksum(json_object_get(one, "checksum"), &ok);
     }
     return ok && s->world >= 1 && s->batch >= 1 && s->accumulate >= 1 && s->r < s->accumulate;

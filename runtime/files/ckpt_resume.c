@@ -230,6 +230,12 @@ static int compare_numbers(const char *path, const ga_ckpt_state *now, const ga_
     return GA_OK;
 }
 
+static int compare_seed(const char *path, const ga_ckpt_state *now, const ga_ckpt_state *s, ga_err *e) {
+    if (now->seed == s->seed) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu", path,
+                   (unsigned long long)s->seed, (unsigned long long)now->seed, (unsigned long long)s->seed);
+}
+
 /* Loads a file; of a list of ranks the values go to these alone, and the list must be that of the file. */
 static int load_file(const source *from, const ga_ckpt_file *f, ga_err *e) {
     static const ga_shard NOTHING = {0};
@@ -288,6 +294,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     if (code == GA_OK) convert_best(now, out, ga_comm_rank(c->comm) == 0);
     if (code == GA_OK) code = compare_files(path, c, out, e);
     if (code == GA_OK) code = compare_numbers(path, now, out, e);
+    if (code == GA_OK && c->goes_on) code = compare_seed(path, now, out, e);
     code = ga_comm_agree(c->comm, code, e);
     if (code == GA_OK) code = load_files(&from, e);
     if (code == GA_OK && out->r > 0) code = load_gradient(&from, out, e);

@@ -15,15 +15,16 @@ typedef enum tile_edge { EDGE_NONE, EDGE_COLUMNS, EDGE_TERMS, EDGE_LATER } tile_
 
 /* out(i, j) = sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements, added if `more`. Rows of out, a
  * and b are `out_row`, `a_row` and `b_row` elements apart, columns of a `a_column`. `wide` is a multiple of
- * TILE_COLUMNS. With an edge, columns that no query of a strip sees are not written, and terms are left out that are 0
- * in all of its rows. */
+ * TILE_COLUMNS. With an edge, columns that no query of a strip sees are not written, but for whole ROW_LANES (tile_hide),
+ * and terms are left out that are 0 in all of its rows. */
 static inline __attribute__((always_inline)) void tile_product(
     real *restrict out, size_t out_row, bool more, const real *a, size_t a_row, size_t a_column, const real *b,
     size_t b_row, int tall, int wide, int n, const tile_edge edge, int shift) {
     for (int i = 0, rows; i < tall; i += rows) {
         rows = i + TILE_ROWS <= tall ? TILE_ROWS : i + TILE_FEW <= tall ? TILE_FEW : 1;
         const int seen = i + rows + shift, first = edge == EDGE_LATER && i > shift ? i - shift : 0;
-        const int end = edge == EDGE_COLUMNS && seen < wide ? seen : wide;
+        const int whole = (seen + ROW_LANES - 1) / ROW_LANES * ROW_LANES;
+        const int end = edge == EDGE_COLUMNS && whole < wide ? whole : wide;
         const int depth = (edge == EDGE_TERMS && seen < n ? seen : n) - first;
         for (int j = 0; j < end; j += TILE_COLUMNS) {
             real *c = out + i * out_row + j;

@@ -107,6 +107,8 @@ int $(name)_broadcast_in($name *p, int group, void *buf, size_t bytes, int from,
 int64_t $(name)_least($name *p, int64_t n, ga_err *e) {
     double least = (double)n;
     GA_TRY(need_model(p, e));
+    if (n < 0 || n >= (int64_t)1 << 53)
+        return ga_fail(e, GA_INPUT, "least: found %lld, expected 0 <= n < 2^53", (long long)n);
     GA_TRY(ga_collect_reduce(p->m.comm, &least, 1, GA_F64, GA_MIN, -1, e));
     return (int64_t)least;
 }

@@ -132,7 +132,8 @@ int64_t $(name)_output_elements(const $name *m); /* of predict's out and of d_ou
 int $(name)_state_dict($name *m, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e);
 int $(name)_load_state_dict($name *m, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e);
-/* Also inside a cycle, but not of a full one before its step; folder NULL: of the options. */
+/* Also inside a cycle, but not of a full one before its step, nor of one with rows of $(name)_next and others; folder
+ * NULL: of the options. */
 int $(name)_save($name *m, const char *folder, ga_err *e);
 int $(name)_load($name *m, const char *path, ga_err *e);   /* a partial cycle is dropped before */
 

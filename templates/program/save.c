@@ -17,12 +17,12 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
 //% if files > 0 then
     $grouped
     return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, $files, a->gradient, $gradients,
-                            m->comm, &m->epochs, $overflows, "$name", false};
+                            m->comm, &m->epochs, $overflows, "$name", false, false};
 //% else
     a->files[0] = (ga_ckpt_file){"model.safetensors", $saved};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
     return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, STATES ? 2 : 1, a->gradient, $gradients,
-                            m->comm, &m->epochs, $overflows, "$name", false};
+                            m->comm, &m->epochs, $overflows, "$name", false, false};
 //% end
 }
 
@@ -64,7 +64,8 @@ static ga_ckpt_state state_of(const model *m) {
 /* what: "latest" of the folder (NULL: of the runs), the name of a run, a path, or NULL: the best one; the path that was
  * loaded is left in path[GA_PATH_MAX]. goes_on: training does, so that the seed must be the same. */
 int $(name)_model_load(model *m, const char *folder, const char *what, bool goes_on, char *path, ga_err *e) {
-    const ga_ckpt_config c = checkpoint_config(m, folder);
+    ga_ckpt_config c = checkpoint_config(m, folder);
+    c.goes_on = goes_on;
     GA_TRY(ga_run_find(m->folder, folder, what, m->comm, path, e));
     const ga_ckpt_state now = state_of(m);
     ga_ckpt_state s;
@@ -84,10 +85,6 @@ int $(name)_model_load(model *m, const char *folder, const char *what, bool goes
 //% if best then
     m->best = s.best;
 //% end
-    if (goes_on && m->seed != s.seed)
-        return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
-                       path, (unsigned long long)s.seed, (unsigned long long)m->seed,
-                       (unsigned long long)s.seed);
     return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
 }
 
@@ -125,15 +122,20 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
     ga_ckpt_state s = state_of(m);
     ga_arena a;
     ga_ckpt *checkpoint = NULL;
+    int code = 0;
     if (!served) {
         s.epoch = 0;
         s.position = s.r;
+    } else if (ga_loader_check(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, NULL) < 0) {
+        code = ga_fail(e, GA_INPUT, "save: this cycle has micro-steps of rows of $(name)_next and of others, so no place "
+                       "to go on from: save behind $(name)_step");
     }
+    GA_TRY(ga_comm_agree(m->comm, code, e));
 //% if windows then
     GA_TRY(gradients_arrive(m, e));
 //% end
     GA_TRY(ga_arena_open(&a, "saving", (ga_ckpt_bytes(&c) + 4095) / 4096 * 4096, e));
-    int code = ga_ckpt_open(&checkpoint, &c, &a, e);
+    code = ga_ckpt_open(&checkpoint, &c, &a, e);
     if (code >= 0) code = ga_ckpt_save(checkpoint, &s, NULL, e);
     ga_ckpt_close(checkpoint);
     ga_arena_close(&a);

@@ -116,9 +116,25 @@ static int carried(looped **m, const looped_options *o, int64_t cycles, ga_err *
     return ends ? 0 : ga_fail(e, GA_BUG, "next: no end of the epoch");
 }
 
+/* A load that is refused, here for its seed, changes no parameter. */
+static int refused(const char *folder, ga_err *e) {
+    looped *m;
+    float before[BATCH * CLASSES], behind[BATCH * CLASSES];
+    ga_err why = {0};
+    GA_TRY(looped_open(&m, &(looped_options){.checkpoint = folder, .seed = 9}, e));
+    const looped_batch b = batch_at(m, 0);
+    GA_TRY(looped_predict_step(m, &b, before, e));
+    if (looped_load(m, "latest", &why) != GA_INPUT || !strstr(why.msg, "this run has 9"))
+        return ga_fail(e, GA_BUG, "a checkpoint of another seed is loaded");
+    GA_TRY(looped_predict_step(m, &b, behind, e));
+    looped_close(m);
+    return memcmp(before, behind, sizeof before) ? ga_fail(e, GA_BUG, "a load that is refused changes parameters") : 0;
+}
+
 static int loaded(looped *m, int64_t to, const char *folder, ga_err *e) {
     GA_TRY(own(m, 0, ACCUMULATE + 2, e));
     GA_TRY(looped_save(m, folder, e));
+    GA_TRY(refused(folder, e));
     GA_TRY(own(m, ACCUMULATE + 2, 2 * ACCUMULATE + 1, e)); /* lost again */
     GA_TRY(looped_load(m, "latest", e));
     return own(m, ACCUMULATE + 2, to, e);
@@ -201,6 +217,12 @@ static void misuse(looped *m) {
     CHECK(looped_save(m, inside, &e) < 0 && strstr(e.msg, inside) != NULL);
     FAILS(looped_load(m, inside, &e), inside);
     FAILS(looped_report(m, 1, &e), "constant");
+    looped_batch served;
+    CHECK(looped_next(m, &served, &e) == 1 && looped_backward(m, &served, &e) == 0 && looped_backward(m, &b, &e) == 0);
+    FAILS(looped_save(m, ".", &e), "save behind looped_step");
+    looped_discard(m);
+    FAILS(looped_least(m, -1, &e), "least: found -1, expected 0 <= n < 2^53");
+    FAILS(looped_least(m, INT64_C(1) << 53, &e), "expected 0 <= n < 2^53");
     FAILS(looped_broadcast(m, d, 4, 1, &e), "rank 1, expected 0 to 0");
     CHECK(looped_lr(m, 0, 1) == 0.01 && looped_lr(m, 7, 1) == 0 && looped_lr(m, 0, 0) == 0);
     CHECK(looped_root_device(m) == -1 && looped_rank(m) == 0 && looped_world(m) == 1);

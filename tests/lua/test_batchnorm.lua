@@ -233,6 +233,12 @@ add("once per cycle: the CUDA target equals the C target", function(t)
     dofile("tests/lua/devices.lua").same_as_c(t, "batchnorm_deep", deep(10, 4), 1e-11, { light = true })
 end)
 
+-- Kernels of a device sum channels in parts, and a node of its own adds each sum of a micro-step to the cycle's.
+add("sums with compensation: the CUDA target equals the C target", function(t)
+    local text = deep(10, 4):gsub('"cycle"', '"micro"'):gsub('"f64"', '{ "f64", accum = "kahan" }')
+    dofile("tests/lua/devices.lua").same_as_c(t, "batchnorm_kahan", text, 1e-11, { light = true })
+end)
+
 -- === several ranks ==============================================================================
 
 -- Cycles of 60 and of 30 rows in turn, however they are divided; groups are rows 5 k to 5 k + 4 of the data. "bn" has

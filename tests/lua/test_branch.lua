@@ -56,6 +56,18 @@ add("branches change no bit, in any order that their joins leave", function(t)
     end
 end)
 
+-- With one iteration no node waits for a branch of the iteration before, so what is under way before the loop still is
+-- behind it.
+add("a loop of one iteration ends no branch", function(t)
+    local programs, environment = open(t)
+    local model = 'model { embedding "wte" { 40, 16 }, times(1) "h" { linear "a" { 16 }, tanh {} }, unembed { "wte" } }\n'
+    local p = build(t, programs, "once", (SPEC:gsub("model%(.-\nend%)\n", model)))
+    assert(backward_of(p):find("branch_begin", 1, true), "no branch")
+    for seed = 1, t.all and 6 or 3 do
+        programs.train(p, { "--cycles", 1, env = environment(checked(seed)) })
+    end
+end)
+
 -- A program whose waits can be left out: LEFT_OUT is the number of a branch, for its join, ALL or BEGIN.
 local ALL, BEGIN = 100, 101
 

@@ -61,7 +61,7 @@ static inline int run_open(run *r, const char *folder, int keep, ga_err *e) {
     GA_TRY(ga_arena_open(&r->arena, "test", 1 << 17, e));
     GA_TRY(ga_comm_open(&r->comm, &r->arena, NULL, e));
     r->config = (ga_ckpt_config){folder, keep, false, r->files, 2, &r->gradient, 1, r->comm, NULL, false, "saver",
-                                 false};
+                                 false, false};
     return GA_OK;
 }
 

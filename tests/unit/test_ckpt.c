@@ -180,9 +180,15 @@ static void other_formats(void **state) {
     assert_int_equal(ga_ckpt_find_path(path, path, &e), GA_INPUT);
     assert_has(e.msg, "manifest.json: format 7 found, 1 expected: written by another version (1.0)");
     change_manifest(path, "\"format\":7", "\"format\":1");
-    change_manifest(path, "\"cycle\":2", "\"cycle\":-2");
+    static const char *const cycles[] = {"\"cycle\":2", "\"cycle\":-2", "\"cycle\":9007199254740993"};
+    for (int i = 1; i < 3; i++) {
+        change_manifest(path, cycles[i - 1], cycles[i]);
+        assert_int_equal(ga_ckpt_find_path(path, path, &e), GA_INPUT);
+        assert_has(e.msg, "a field is missing or out of range");
+    }
+    change_manifest(path, cycles[2], cycles[0]);
+    change_manifest(path, "\"r\":0", "\"r\":4611686018427387904"); /* 0 as an int */
     assert_int_equal(ga_ckpt_find_path(path, path, &e), GA_INPUT);
-    assert_has(e.msg, "a field is missing or out of range");
     run_end(&r);
 }
 

@@ -240,7 +240,7 @@ static void checkpoint(void **state) {
     char path[GA_PATH_MAX];
     ga_err e = {0};
     ga_ckpt *c;
-    ga_ckpt_config config = {folder, 1, false, &file, 1, &partial, 1, g->comm, NULL, false, "ranks", false};
+    ga_ckpt_config config = {folder, 1, false, &file, 1, &partial, 1, g->comm, NULL, false, "ranks", false, false};
     ga_ckpt_state s = {.micro = 6,
                        .cycle = 1,
                        .update = 1,
