@@ -42,12 +42,15 @@ local function headers_for(t, folder)
     return " -I" .. t.root .. "/tests/include"
 end
 
+-- Options of clang. Arrays begin as not-a-numbers, so that what is read before it is written shows.
+local CLANG = "-O0 -ftrivial-auto-var-init=pattern"
+
 -- The compiler of a program built as `how` says, or nil for cc, and its options: warnings are errors. Levels are options
 -- of cc. A program that compiles its kernels anew has them position-independent: not with headers that were read for
 -- another one.
 local function compiler_of(t, marches, how)
     local compiler = not how.level and not how.watch and not marches.forced and t.compiler or nil
-    local level = compiler and compiler:find "clang" and "-O0" or marches.level(how.level)
+    local level = compiler and compiler:find "clang" and CLANG or marches.level(how.level)
     return compiler, level .. " -Werror"
 end
 

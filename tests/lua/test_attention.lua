@@ -292,6 +292,27 @@ precision "bf16"
     end
 end)
 
+-- With short vectors a tile has whole columns of fewer keys than sums along rows take at once (programs.lua fills arrays).
+add("scores that no product has written count for nothing", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for _, precision in ipairs { "f32", "f64" } do
+        local text = ([[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (9)
+model (function(batch)
+    local function of(name, T) return reshape { T, 4 } (linear(name) { 4 * T } (batch.input)) end
+    return linear "out" { 3 } (flatten {} (attend { heads = 1, causal = true } (of("q", 7), of("k", 16), of("v", 16))))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 9, seed = 3 }
+precision "%s"
+]]):format(precision)
+        programs.train(programs.build("attend_unseen_" .. precision, text, { options = { "--march", "generic" } }),
+            { "--cycles", 1 })
+    end
+end)
+
 add("dropout of attention differs from iteration to iteration", function(t)
     local found = values_of(t, "dropout_times", { [[times(2) "h" (function(x)
         return attend { heads = 2, dropout = 0.5 } (linear "qkv" { 12 } (x)) end) (of("x", 5, 4))]] })
