@@ -115,8 +115,9 @@ static int walk_line(ga_csv_rows *r, int (*take)(ga_csv_rows *, ga_err *), ga_er
         GA_TRY(take(r, e));
     } while (r->cells.more);
     if (r->cells.column == columns) return 1;
-    return ga_fail(e, GA_INPUT, "%s:%lld: %lld columns found, %lld expected", r->cells.s.path,
-                   (long long)r->cells.line, (long long)r->cells.column, (long long)columns);
+    return ga_fail(e, GA_INPUT, "%s:%lld: %lld column%s found, %lld expected", r->cells.s.path,
+                   (long long)r->cells.line, (long long)r->cells.column, r->cells.column == 1 ? "" : "s",
+                   (long long)columns);
 }
 
 /* Takes a cell of the header; target_value counts those that are no numbers. */

@@ -1,7 +1,11 @@
 // norm: layernorm and rmsnorm, rows normalised. One worker computes a row from start to end.
 
 //@ layernorm(fn, params, source, rows, C, eps, sqrt, shift, x_half, y_half)
+//% if shift.text ~= "" then
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
+//% else
+/* $fn: (x - mean) rstd weight for $rows rows of $C
+//% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 16 };

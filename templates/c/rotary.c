@@ -1,7 +1,11 @@
 // rotary: positions as turns of pairs of elements of queries and keys.
 
 //@ rotary(fn, params, source, shape, base, sign, place, load, store)
+//% if shape.heads > 1 then
 /* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,
+//% else
+/* $fn: pairs (i, i + $(shape.d) / 2) of a head,
+//% end
  * turned by the angle $(sign)t $base^(-2i / $(shape.d)) at position t
  * Angles are computed in double, once for a tile of positions.
  * $source */

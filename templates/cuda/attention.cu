@@ -458,7 +458,11 @@ ga_scale(d_query, $(softmax.scale));
 ga_rows_store<D>(shared, d_query, own, lane, dq + (row + i0) * Q_ROW + h * D, Q_ROW, n);
 
 //@ rotary(fn, params, source, threads, shape, base, sign, load, store)
+//% if shape.heads > 1 then
 /* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,
+//% else
+/* $fn: pairs (i, i + $(shape.d) / 2) of a head,
+//% end
  * turned by the angle $(sign)t $base^(-2i / $(shape.d)) at position t
  * One thread computes an i at a position, with the angle in double.
  * $source */

@@ -287,7 +287,11 @@ GA_KERNEL($threads) $fn($params) {
 
 //@ conv2d_dw_sum(fn, params, source, threads, members)
 //% for _, m in ipairs(members) do
+//% if m.partials > 1 then
 /* $fn: the sum of $(m.partials) gradients of weights ($(m.groups * m.out), $(m.terms)), in the order of the weights */
+//% else
+/* $fn: gradients of weights ($(m.groups * m.out), $(m.terms)), in the order of the weights */
+//% end
 //% end
 /* $source */
 GA_KERNEL($threads, 4) $fn($params) {

@@ -349,7 +349,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ tally_hits(fn, params, source, threads, counted, few, sum, f1)
-/* $fn: counts the rows whose largest logit is the target's
+/* $fn: counts the hits of targets that count
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
 //% end

@@ -1,7 +1,11 @@
 // norm: layernorm and rmsnorm, rows normalised. A row is in the registers of a warp, or of a block (rows.cu).
 
 //@ layernorm(fn, params, source, threads, rows, C, row, eps, sqrt, bias)
+//% if bias then
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
+//% else
+/* $fn: (x - mean) rstd weight for $rows rows of $C
+//% end
  * $source */
 GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
@@ -66,8 +70,10 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
 
 //@ norm_dx(fn, params, source, threads, rows, C, row, centred, adds, behind, last, sums)
 /* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
-//% if sums then
+//% if sums and sums.bias then
  * and sums of those with respect to its weight and bias over $(sums.rows) rows at a time
+//% elseif sums then
+ * and sums of those with respect to its weight over $(sums.rows) rows at a time
 //% end
  * $source */
 GA_KERNEL($threads, $(row.blocks)) $fn($params) {

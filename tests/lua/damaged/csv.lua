@@ -123,7 +123,7 @@ end
 local NUMBERS = {
     { "a header", "a,b,c\n" .. PLAIN, "@:1: column 1: found 'a', " .. NUMBER .. "; if the first line is a header, say "
         .. "header = true" },
-    { "one column", "1\n2\n", "@:1: 1 columns found, 3 expected",
+    { "one column", "1\n2\n", "@:1: 1 column found, 3 expected",
         gagen = "@: one column, expected inputs and a target" },
     { "a first line with a column more", line(1, "1,2,0,9", PLAIN), "@:1: more than 3 columns found, 3 expected",
         gagen = "@:2: 3 columns found, 4 expected" },
