@@ -68,7 +68,8 @@ static const option options[] = {
     {"check-finite", NULL, "train-probe: stop at the first value that is not finite", FLAG,
      AT(check_finite), 0, 0},
     {"profile", NULL, "train-probe: time, GFLOP/s and GB/s of each kernel", FLAG, AT(profile), 0, 0},
-    {"save-init", "FILE", "write the initial parameters as safetensors before training, which makes no run", TEXT, AT(save_init), 0, 0},
+    {"save-init", "FILE", "write the initial parameters as safetensors before training, which makes no run", TEXT,
+     AT(save_init), 0, 0},
     {"help", NULL, "show this", FLAG, AT(help), 0, 0},
 };
 
