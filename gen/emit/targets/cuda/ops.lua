@@ -93,7 +93,7 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
         helper = function(node, kernel)
-            return (kernel.matrix and tensor.HELPERS or "") .. (node.drops and " draws" or "")
+            return (kernel.matrix and tensor.HELPERS or "") .. (node.drops and " rng draws" or "")
         end })
 end
 
@@ -290,10 +290,10 @@ add("dropout", function(arguments, node, kernel, _, dtype)
     arguments.adds, arguments.x = kernel.can_add or false, nil
     arguments.store = c_text.store(kernel, "to.at[k]", "value")
 end)
-list.dropout.helper = "rows:half draws"
+list.dropout.helper = "rows:half rng draws"
 launch(function(node, dtype)
     return over(graph.elements(node.ins.x.shape) // few_of_dropout(node, dtype))
 end, "dropout")
-list.accumulate_half.helper = function(node) return node.ins.micro and "narrow_between" end
+list.accumulate_half.helper = function(node) return node.ins.micro and "rng narrow_between" end
 
 return list

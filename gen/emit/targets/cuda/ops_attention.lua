@@ -144,7 +144,7 @@ end
 -- === the entries =================================================================================
 
 local function helper(node, kernel)
-    local draws = node.ins.micro and " draws" or ""
+    local draws = node.ins.micro and " rng draws" or ""
     if not kernel.matrix then return "attention_tiles:half" .. draws end
     return "tensor:half eights:half tensor_strips:half attention_tensor:half" .. draws
 end
