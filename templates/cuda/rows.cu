@@ -1,22 +1,7 @@
 // rows: rows of C elements in registers. A team of LANES threads, a warp or a block, has a row: each thread FEW
 // neighbours from its first element on, and those STEP = LANES * FEW further each time, EACH in all.
 
-//@ rows(half, type)
-GA_DEVICE real ga_get(real x) {
-    return x;
-}
-GA_DEVICE void ga_put(real &to, real x) {
-    to = x;
-}
-//% if half then
-GA_DEVICE real ga_get($half x) {
-    return $(half)_widen(x);
-}
-GA_DEVICE void ga_put($half &to, real x) {
-    to = $(half)_narrow(x);
-}
-//% end
-
+//@ rows()
 /* The number of a thread's row. */
 template <int LANES> GA_DEVICE ga_int64 ga_row() {
     return LANES == GA_LANES ? ga_thread_first() / GA_LANES : blockIdx.x;
@@ -25,14 +10,6 @@ template <int LANES> GA_DEVICE ga_int64 ga_row() {
 /* The sum over the threads of a row, the same in each; scratch is shared memory for 32 values. */
 template <int LANES> GA_DEVICE real ga_row_sum(real v, real *scratch) {
     return LANES == GA_LANES ? ga_warp_sum(v) : ga_block_sum(v, scratch);
-}
-
-/* The greatest element of a row, likewise. */
-template <int LANES, int EACH> GA_DEVICE real ga_row_largest(const real (&v)[EACH], real *scratch) {
-    real largest = -ga_infinity((real)0);
-#pragma unroll
-    for (int k = 0; k < EACH; k++) largest = v[k] > largest || v[k] != v[k] ? v[k] : largest;
-    return LANES == GA_LANES ? ga_warp_max(largest) : ga_block_max(largest, scratch);
 }
 
 /* Where in the row a thread's element k is. */

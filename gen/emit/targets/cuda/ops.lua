@@ -108,7 +108,8 @@ for _, name in ipairs { "layernorm", "rmsnorm", "norm_dx", "softmax", "softmax_d
     "log_softmax_dx" } do
     add(name, name == "norm_dx" and rows.arguments_behind or name:find "_dx$" and rows.gradient_arguments
         or rows.arguments)
-    list[name].helper = name == "norm_dx" and "rows:half row_sums" or "rows:half"
+    list[name].helper = "elements:half rows" .. (name == "norm_dx" and " row_sums" or name:find "softmax$"
+        and " row_largest" or "")
     list[name].launch = rows.launch
 end
 list.norm_dx.sizes = rows.sizes
@@ -119,7 +120,7 @@ add("norm_dw", function(arguments, node, kernel, _, dtype)
     arguments.parts, arguments.rows = parts, arguments.rows // parts
     arguments.few, arguments.store = columns.few(node, node.size.C, dtype), c_text.store(kernel, "y[at]", "value")
 end)
-list.norm_dw.helper = "rows:half"
+list.norm_dw.helper = "elements:half"
 launch(function(node, dtype) return columns.launch(node, node.attrs.parts or 1, node.size.C, dtype) end, "norm_dw")
 
 batchnorms.set(list)
@@ -149,7 +150,7 @@ for _, name in ipairs { "maxpool2d_dx", "avgpool2d_dx" } do
     end)
 end
 for _, name in ipairs { "maxpool2d", "maxpool2d_dx", "avgpool2d", "avgpool2d_dx" } do
-    list[name].helper = "rows:half"
+    list[name].helper = "elements:half"
 end
 launch(function(node)
     local s = node.size
@@ -179,7 +180,7 @@ local function axis_sum(kernel, node, _, dtype)
     return arguments
 end
 
-local function sum_helper(node) return not shape.by_rows(node) and "rows:half" or nil end
+local function sum_helper(node) return not shape.by_rows(node) and "elements:half" or nil end
 
 set("column_sum", { arguments = axis_sum, launch = by_columns, helper = sum_helper })
 set("norm_sums", { launch = by_columns, helper = sum_helper, arguments = function(kernel, node, op, dtype)
@@ -220,7 +221,7 @@ add("top_hit", function(arguments, node, _, _, dtype)
     add_classes(arguments, node, { logits }, dtype)
 end)
 for _, name in ipairs { "cross_entropy", "cross_entropy_dx", "hit", "top_hit" } do
-    list[name].helper = "rows:half wide"
+    list[name].helper = "elements:half wide"
 end
 
 of_embeddings(list)
@@ -278,7 +279,7 @@ set("slice_dx", { arguments = function(kernel, node, _, dtype)
     return { slice = ordered.copy(shape.slice_of(node), { few = few_of_slice(node, dtype) }),
         type = c_text.type_of(node.ins.dy), out = c_text.type_of(node.outs.y.tensor),
         adds = kernel.can_add or false, store = c_text.store(kernel, "to.at[k]", "value") }
-end, helper = "rows:half" })
+end, helper = "elements:half" })
 launch(function(node, dtype) return over(graph.elements(node.size.S) // few_of_slice(node, dtype)) end, "slice_dx")
 
 local function few_of_dropout(node, dtype)
@@ -290,7 +291,7 @@ add("dropout", function(arguments, node, kernel, _, dtype)
     arguments.adds, arguments.x = kernel.can_add or false, nil
     arguments.store = c_text.store(kernel, "to.at[k]", "value")
 end)
-list.dropout.helper = "rows:half rng draws"
+list.dropout.helper = "elements:half rng draws"
 launch(function(node, dtype)
     return over(graph.elements(node.ins.x.shape) // few_of_dropout(node, dtype))
 end, "dropout")

@@ -171,7 +171,7 @@ return function(list)
     ops.add(list, "attend_delta", function(arguments, node, _, _, dtype)
         arguments.few, arguments.lanes = of_delta(node, dtype)
     end)
-    list.attend_delta.helper = "rows:half"
+    list.attend_delta.helper = "elements:half"
     list.attend_delta.launch = function(node, dtype)
         local _, lanes = of_delta(node, dtype)
         return { blocks = launches.ceil(graph.elements(node.outs.delta.tensor.shape) * lanes, launches.THREADS),

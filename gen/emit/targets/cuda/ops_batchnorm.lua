@@ -160,7 +160,7 @@ function batchnorm.set(list)
             for _, key in ipairs { "B", "C", "S", "rows", "x", "dy" } do arguments[key] = nil end
             MORE[name](arguments, node, kernel, dtype, target)
         end)
-        list[name].launch, list[name].helper = launch_of(name), "rows:half channels"
+        list[name].launch, list[name].helper = launch_of(name), "elements:half channels"
         list[name].sizes = sizes_of(name)
     end
     list.batchnorm_stats.blocks = { "batchnorm_stats", "batchnorm_joined" }

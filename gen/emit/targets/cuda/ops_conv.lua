@@ -135,13 +135,13 @@ end
 
 -- Entries of the copies between both orders of planes.
 local function set_copies(list)
-    list.octets = { launch = by_octets, helper = "rows:half", arguments = function(kernel, node)
+    list.octets = { launch = by_octets, helper = "elements:half", arguments = function(kernel, node)
         local y = node.outs.y.tensor
         return { shape = copied_shape(node, node.size.C), type = c_text.type_of(y), adds = kernel.can_add or false,
             x = text.block(c_text.load(node.ins.x, "x[(at * IN + c) * PLACES + place]")),
             store = c_text.store(kernel, "to.at[e]", "value") }
     end }
-    list.planes = { launch = by_octets, helper = "rows:half", arguments = function(kernel, node)
+    list.planes = { launch = by_octets, helper = "elements:half", arguments = function(kernel, node)
         return { shape = copied_shape(node, node.size.C),
             store = c_text.store(kernel, "y[(at * OUT + c) * PLACES + place]", "value") }
     end }

@@ -44,7 +44,7 @@ return function(list)
     list.embedding = { arguments = function(_, node, _, dtype)
         return { ids = graph.elements(node.size.lead), C = node.size.C, few = few_of_embedding(node, dtype),
             out = c_text.type_of(node.outs.y.tensor) }
-    end, helper = "rows:half", launch = function(node, dtype)
+    end, helper = "elements:half", launch = function(node, dtype)
         return launches.over(graph.elements(node.size.lead) * node.size.C // few_of_embedding(node, dtype))
     end }
     ops.add(list, "id_order", function(arguments, node) arguments.own = own_rows(node) end)
@@ -57,7 +57,7 @@ return function(list)
         arguments.few, arguments.out, arguments.term = few_of_gradient(node, dtype), c_text.type_of(y), nil
         arguments.store, arguments.slice = c_text.store(kernel, "row.at[e]", "value"), slice_of(node, dtype)
         return arguments
-    end, helper = "rows:half", launch = function(node, dtype)
+    end, helper = "elements:half", launch = function(node, dtype)
         local slice = slice_of(node, dtype)
         return { blocks = node.size.R * slice.count, threads = slice.lanes * slice.groups }
     end }
