@@ -21,7 +21,7 @@ $handlers
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 #include "update.c"
 
-//@ passes(forward, evaluation, backward, buckets, windows, chunked)
+//@ passes(forward, evaluation, backward, buckets, windows, chunked, begins)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(ga_worker *w, model *m, const batch *b) {
@@ -44,18 +44,19 @@ static void evaluate(ga_worker *w, model *m, const batch *b) {
 
 //% if chunked then
 /* The last layer and its losses are computed here, for some rows at a time. The logits of these rows go from
- * the loss straight into the gradients; the whole logits are never in memory. */
+ * the loss straight into the gradients; the whole logits are never in memory.
+ *
 //% end
 //% if windows then
-/* Kernels write the gradients of a micro-step into windows. As soon as a bucket is complete, its sum over the ranks
+$begins Kernels write the gradients of a micro-step into windows. As soon as a bucket is complete, its sum over the ranks
  * starts; the first micro-step of a cycle (GA_ONLY, GA_FIRST) writes this rank's part of it, all others (GA_NEXT,
  * GA_LAST) add to it, so nothing is ever set to zero. */
 //% elseif buckets > 0 then
-/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+$begins The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
  * add to them, each kernel to those that it computes, so nothing is ever set to zero. The last micro-step
  * (GA_ONLY, GA_LAST) starts the sum of each bucket over the ranks as soon as the bucket is complete. */
 //% else
-/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+$begins The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
  * add to them, each kernel to those that it computes, so nothing is ever set to zero. */
 //% end
 static void backward(ga_worker *w, model *m, const batch *b, ga_role role) {

@@ -126,12 +126,13 @@ static void evaluate(queue *q, model *m, const batch *b) {
 //% end
 }
 
-//@ backward(backward, chunked)
+//@ backward(backward, chunked, begins)
 //% if chunked then
 /* The last layer and its losses are computed here, for some rows at a time. The logits of these rows go from
- * the loss straight into the gradients; the whole logits are never in memory. */
+ * the loss straight into the gradients; the whole logits are never in memory.
+ *
 //% end
-/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+$begins The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
  * add to them, each kernel to those that it computes, so nothing is ever set to zero. */
 static void backward(queue *q, model *m, const batch *b, ga_role role) {
     $backward

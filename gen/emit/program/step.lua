@@ -276,6 +276,9 @@ local SKIP = {
     skip = "s->nonfinite > 0 || s->weight == 0",
 }
 
+--- How the last paragraph of the comment of backward() begins: behind one about chunked logits, or as the first.
+function step.comment_begins(chunked) return text.block(chunked and " *" or "/*") end
+
 --- Template arguments of step.c for the passes over a micro-batch and for the cycles, the same for all targets.
 function step.passes(g, config, context)
     local target = context.target

@@ -90,6 +90,7 @@ local function step_text(g, config, context, bodies, header)
             ("forward, backward and the cycles of \"%s\""):format(config.name))), sample = bodies ~= nil,
             statistics = config.sync_batchnorm, handlers = handlers.listed(g, config) } },
         { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
+            begins = step.comment_begins(chunked),
             buckets = #g.collectives, windows = g.windows ~= nil } },
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },

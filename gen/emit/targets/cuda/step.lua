@@ -444,7 +444,7 @@ local function step_text(g, config, context, header)
         { "views", { view_calls = b.view_calls, packs = packs, narrows = narrows } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked,
             branches = g.forks or false } },
-        { "backward", { backward = p.backward, chunked = chunked } },
+        { "backward", { backward = p.backward, chunked = chunked, begins = step.comment_begins(chunked) } },
         { "micro", { batch = p.batch } }, sweep,
         { "boundary", { boundary_calls = calls, filed = filed, packs = packs } },
         #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
