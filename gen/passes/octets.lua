@@ -134,8 +134,19 @@ function Copies:copy(op, x, node, attrs, name)
     return copy
 end
 
--- The value of f32 that a node only rounds to t, if there is one: a copy by octets rounds, too. One with other axes, as
--- behind it a reshape gave it those of t, is rounded first.
+-- How many nodes write each tensor: those behind the first one add to it.
+local function writers_of(g)
+    local writers = {}
+    for _, name in ipairs(BODIES) do
+        graph.walk(g[name], function(node)
+            for _, out in ipairs(graph.writes(node)) do writers[out.tensor] = (writers[out.tensor] or 0) + 1 end
+        end)
+    end
+    return writers
+end
+
+-- The value of f32 that t's only writer rounds to t, if there is one: a copy by octets rounds, too. One with other axes,
+-- as behind it a reshape gave it those of t, is rounded first.
 local function rounded_from(t)
     local list = t.def and t.def.statements
     local x = list and #list == 1 and list[1][2].op == "var" and t.def.ins[list[1][2].name]
@@ -146,7 +157,7 @@ end
 -- t in the other order, for a node that reads it: a copy made before, in the same body or ahead of all loops of the
 -- forward pass, or a new one.
 function Copies:read(op, t, node, attrs)
-    local from = op == "octets" and rounded_from(t) or t
+    local from = op == "octets" and self.writers[t] == 1 and rounded_from(t) or t
     if from ~= t then self.skipped[t] = true end
     local key = op .. (attrs.groups or 1)
     local known = self.made[from] and self.made[from][key]
@@ -255,7 +266,7 @@ end
 function octets.run(g, config)
     if not (config.octets and g.half) then return true end
     local copies = setmetatable({ graph = g, builder = config.builder, either = choose(g, config), made = {},
-        skipped = {} }, Copies)
+        skipped = {}, writers = writers_of(g) }, Copies)
     for _, name in ipairs(BODIES) do copies:rewrite(g[name], config) end
     take_out(g, copies.skipped)
 end

@@ -219,7 +219,7 @@ static void misuse(looped *m) {
     FAILS(looped_report(m, 1, &e), "constant");
     looped_batch served;
     CHECK(looped_next(m, &served, &e) == 1 && looped_backward(m, &served, &e) == 0 && looped_backward(m, &b, &e) == 0);
-    FAILS(looped_save(m, ".", &e), "save behind looped_step");
+    FAILS(looped_save(m, inside, &e), "save behind looped_step");
     looped_discard(m);
     FAILS(looped_least(m, -1, &e), "least: found -1, expected 0 <= n < 2^53");
     FAILS(looped_least(m, INT64_C(1) << 53, &e), "expected 0 <= n < 2^53");
