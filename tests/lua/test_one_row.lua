@@ -67,6 +67,15 @@ model(function(batch)
     return linear "head" { 28 } (tanh {} (linear "fc" { 12 } (x)))
 end)]]
 
+-- Reductions along an axis of a reshaped value, also one that the value in memory does not have, and batchnorm of one.
+local REDUCED = [[
+model(function(batch)
+    local x = embedding "wte" { 28, 24 } (batch.input)
+    local y = sum { axis = 3 } (reshape { 9, 3, 8 } (x)) + mean { axis = 4 } (reshape { 9, 8, 3 } (x))
+        + max { axis = 3 } (reshape { 9, 3, 8 } (x))
+    return linear "head" { 28 } (y + reshape { 9, 8 } (batchnorm "bn" {} (reshape { 18, 4 } (y))))
+end)]]
+
 -- Planes of images, whose statistics are those of training; the rows of a group are no longer those of a micro-batch.
 local PLANES = [[
 model(function(batch)
@@ -136,6 +145,7 @@ local CASES = {
     { "llama_bf16", spec(15, 4, LLAMA, 'precision "bf16"\n'), 1e-2, true },
     { "mixed", spec(9, 3, MIXED), 1e-5, false },
     { "reshaped", (spec(9, 3, RESHAPED):gsub("init [^\n]*\n", "")), 1e-5, false },
+    { "reduced", spec(9, 3, REDUCED), 1e-5, false },
     { "planes", spec(9, 3, PLANES), 1e-5, false },
     { "gpt_recompute", spec(11, 3, GPT, 'memory { recompute = { "*" } }\n'), 1e-5, true },
 }

@@ -43,9 +43,11 @@ end
 
 -- The sizes of an op for one row; an input may lie in memory under another shape than the one that is read.
 local function sizes_of(node, copy, entry)
-    local shapes = {}
-    for name, shape in ordered.each(node.shapes or {}) do shapes[name] = { 1, table.unpack(shape, 2) } end
-    return build.sizes(ordered.copy(copy, { shapes = shapes }), entry)
+    local ins = ordered.copy(copy.ins)
+    for name, shape in ordered.each(node.shapes or {}) do
+        ins[name] = ordered.copy(ins[name], { shape = { 1, table.unpack(shape, 2) } })
+    end
+    return build.sizes(ordered.copy(copy, { ins = ins, shapes = {} }), entry)
 end
 
 -- The nodes of a body with `tensor_of` in the place of their tensors, changed by `change`; false if one cannot be. A
