@@ -145,8 +145,8 @@ local function writers_of(g)
     return writers
 end
 
--- The value of f32 that t's only writer rounds to t, if there is one: a copy by octets rounds, too. One with other axes,
--- as behind it a reshape gave it those of t, is rounded first.
+-- The value of f32 that a node only rounds to t, if there is one: a copy by octets rounds, too. One with other axes, as
+-- behind it a reshape gave it those of t, is rounded first.
 local function rounded_from(t)
     local list = t.def and t.def.statements
     local x = list and #list == 1 and list[1][2].op == "var" and t.def.ins[list[1][2].name]

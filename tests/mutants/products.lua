@@ -113,7 +113,8 @@ return {
         "test_batchnorm: sums with compensation: the CUDA target equals the C target" },
     { "a copy by octets takes the first part of a gradient for all", "gen/passes/octets.lua",
         'and self.writers[t] == 1 and', "and",
-        "test_tensor_conv: planes that a reshape makes, and planes whose gradient has two parts, are those of the C target" },
+        "test_tensor_conv: planes that a reshape makes, and planes whose gradient has two parts, are those of the "
+            .. "C target" },
     { "octets are read over the edge of their plane", "templates/cuda/conv_tensor.cu",
         "(ga_uint32)(place.w + term.right) < (ga_uint32)s.width", "true",
         "test_tensor_conv: bf16: every form is that of the C target" },
