@@ -22,8 +22,8 @@ static inline __attribute__((always_inline)) void tile_product(
     size_t b_row, int tall, int wide, int n, const tile_edge edge, int shift) {
     for (int i = 0, rows; i < tall; i += rows) {
         rows = i + TILE_ROWS <= tall ? TILE_ROWS : i + TILE_FEW <= tall ? TILE_FEW : 1;
-        const int seen = i + rows + shift, first = edge == EDGE_LATER && i > shift ? i - shift : 0;
-        const int whole = (seen + ROW_LANES - 1) / ROW_LANES * ROW_LANES;
+        const int seen = i + rows + shift, whole = (seen + ROW_LANES - 1) / ROW_LANES * ROW_LANES;
+        const int first = edge == EDGE_LATER && i > shift ? i - shift : 0;
         const int end = edge == EDGE_COLUMNS && whole < wide ? whole : wide;
         const int depth = (edge == EDGE_TERMS && seen < n ? seen : n) - first;
         for (int j = 0; j < end; j += TILE_COLUMNS) {

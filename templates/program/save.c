@@ -122,14 +122,10 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
     ga_ckpt_state s = state_of(m);
     ga_arena a;
     ga_ckpt *checkpoint = NULL;
-    int code = 0;
-    if (!served) {
-        s.epoch = 0;
-        s.position = s.r;
-    } else if (ga_loader_check(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, NULL) < 0) {
-        code = ga_fail(e, GA_INPUT, "save: this cycle has micro-steps of rows of $(name)_next and of others, so no place "
-                       "to go on from: save behind $(name)_step");
-    }
+    const ga_place to = {served ? s.epoch : 0, served ? s.position : s.r, s.cycle, s.r};
+    s.epoch = to.epoch, s.position = to.position;
+    int code = ga_loader_check(m->loader, to, NULL) == 0 ? 0
+        : ga_fail(e, GA_INPUT, "save: the rows of this cycle are no part of an epoch: save behind $(name)_step");
     GA_TRY(ga_comm_agree(m->comm, code, e));
 //% if windows then
     GA_TRY(gradients_arrive(m, e));
