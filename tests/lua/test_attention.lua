@@ -292,7 +292,8 @@ precision "bf16"
     end
 end)
 
--- With short vectors a tile has whole columns of fewer keys than sums along rows take at once (programs.lua fills arrays).
+-- With short vectors a tile has whole columns of fewer keys than sums along rows take at once. Arrays that clang compiles
+-- begin as not-a-numbers (programs.lua), and gcc's warning of an array that nothing has written is an error.
 add("scores that no product has written count for nothing", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     for _, precision in ipairs { "f32", "f64" } do

@@ -38,6 +38,7 @@ return {
         t.equal(E.literal(1e-5, "f32"), "1e-5f")
         t.equal(E.literal(1, "f64"), "1.0")
         t.equal(E.literal(0.1 + 0.2, "f64"), "0.30000000000000004")
+        t.equal(E.literal((1 << 53) + 1, "f64"), "9007199254740992.0")      -- a whole number that f64 lacks
         t.fails(function() E.literal(0 / 0, "f64") end, "finite")
         t.fails(function() E.literal(1e-60, "f32", "a.lua:3") end, "^a%.lua:3: the number 1e%-60 is 0 in f32")
         t.equal(E.literal(1e-60, "f64"), "1e-60")
