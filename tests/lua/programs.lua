@@ -49,7 +49,7 @@ local CLANG = "-O0 -ftrivial-auto-var-init=pattern"
 -- of cc. A program that compiles its kernels anew has them position-independent: not with headers that were read for
 -- another one.
 local function compiler_of(t, marches, how)
-    local compiler = not how.level and not how.watch and not marches.forced and t.compiler or nil
+    local compiler = how.compiler or not how.level and not how.watch and not marches.forced and t.compiler or nil
     local level = compiler and compiler:find "clang" and CLANG or marches.level(how.level)
     return compiler, level .. " -Werror"
 end
@@ -286,7 +286,7 @@ return function(t)
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe, watch, lib,
     --- predict = true (what make builds too), only = a word of make in the place of train, sources = more C files,
     --- ldflags, options = words for gagen, level = "-O3", of cc (else t.quick of t.compiler: compiling takes longer than
-    --- most runs).
+    --- most runs), compiler = in the place of t.compiler and cc.
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and has_mpi(t) == "no" then
