@@ -3,11 +3,11 @@
 //@ attention_tiles()
 enum { TILE_ROWS = STRIP_ROWS, TILE_FEW = 4, TILE_COLUMNS = 2 * VEC_LANES };
 
-static __attribute__((noinline)) void tile_rows(strip s) { strip_multiply(&s, TILE_ROWS, TILE_COLUMNS); }
+static __attribute__((noinline)) void tile_rows(strip s) { strip_sums(&s, TILE_ROWS, TILE_COLUMNS, NULL, NULL, NULL); }
 
-static __attribute__((noinline)) void tile_few(strip s) { strip_multiply(&s, TILE_FEW, TILE_COLUMNS); }
+static __attribute__((noinline)) void tile_few(strip s) { strip_sums(&s, TILE_FEW, TILE_COLUMNS, NULL, NULL, NULL); }
 
-static __attribute__((noinline)) void tile_row(strip s) { strip_multiply(&s, 1, TILE_COLUMNS); }
+static __attribute__((noinline)) void tile_row(strip s) { strip_sums(&s, 1, TILE_COLUMNS, NULL, NULL, NULL); }
 
 /* Query i of a tile sees the tile's keys 0 .. i + shift. A product then needs everything, the columns that row i sees,
  * the terms that row i sees, or the terms that see column i. */

@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) void conv_sums_add(const conv_sums 
     const conv_item *end = s->steps + s->count;
     ptrdiff_t from = 0;
     for (int round = 0; round < s->rounds; round++, from += s->x_round, b += s->b_round) {
-        for (const conv_item *step = s->steps; step < end; step++) {
+        UNROLL_FOUR for (const conv_item *step = s->steps; step < end; step++) {
             const ptrdiff_t at = from + step->x;
             const real *row = b + step->b;
             UNROLL for (int r = 0; r < rows; r++) {

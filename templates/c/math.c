@@ -5,13 +5,24 @@
 // units of the last place (ulp); where denormals are flushed, as in a team's threads, they count as 0. f64, sin, cos
 // and pow use the C library; 1 / sqrt(x) is two correctly rounded operations.
 
-//@ unroll()
+//@ unroll(four)
 /* UNROLL for (...): all passes are written out, so that arrays that they index stay in registers. With a number clang
+//% if four then
+ * would write out part of a function's loop before a call says how many passes there are.
+ * UNROLL_FOUR for (...): four passes are written out between two tests for the end. */
+//% else
  * would write out part of a function's loop before a call says how many passes there are. */
+//% end
 #if defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
+//% if four then
+#define UNROLL_FOUR _Pragma("clang loop unroll_count(4)")
+//% end
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+//% if four then
+#define UNROLL_FOUR _Pragma("GCC unroll 4")
+//% end
 #endif
 
 //@ independent()

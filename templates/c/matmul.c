@@ -43,7 +43,7 @@ static inline __attribute__((always_inline)) void strip_sums(const strip *s, con
             sum[r][v] = s->start ? vec_load(s->start + r * s->start_row + v * VEC_LANES, n) : (vec){0};
         }
     }
-    for (int k = 0; k < s->depth; k++, a += s->a_column, b += s->b_row) {
+    UNROLL_FOUR for (int k = 0; k < s->depth; k++, a += s->a_column, b += s->b_row) {
         if (panel) {
             UNROLL for (int v = 0; v < wide; v++)
                 vec_store(panel + k * columns + v * VEC_LANES, vec_load(b + v * VEC_LANES, VEC_LANES), VEC_LANES);
@@ -68,13 +68,8 @@ static inline __attribute__((always_inline)) void strip_sums(const strip *s, con
     }
 }
 
-/* Rows and columns are literals where it is called. */
-static inline __attribute__((always_inline)) void strip_multiply(const strip *s, const int rows, const int columns) {
-    strip_sums(s, rows, columns, NULL, NULL, NULL);
-}
-
 //@ strip_function(name, rows, columns)
-static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns); }
+static __attribute__((noinline)) void $name(const strip *s) { strip_sums(s, $rows, $columns, NULL, NULL, NULL); }
 
 //@ first_function(name, rows, columns)
 /* The first strip of a panel reads b where it lies and packs it for the others. */

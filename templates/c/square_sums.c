@@ -41,7 +41,7 @@ static inline __attribute__((always_inline)) void square_add(real *c, int c_row,
         UNROLL for (int v = 0; v < wide; v++)
             sum[r][v] = more ? vec_load(c + r * c_row + v * VEC_LANES, VEC_LANES) : (vec){0};
     }
-    for (int k = 0; k < depth; k++, a += a_term, b += columns) {
+    UNROLL_FOUR for (int k = 0; k < depth; k++, a += a_term, b += columns) {
         UNROLL for (int r = 0; r < rows; r++) {
             const vec factor = vec_all(a[r * a_row]);
             UNROLL for (int v = 0; v < wide; v++)

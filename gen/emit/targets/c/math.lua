@@ -104,6 +104,9 @@ local function parts(context) return { parts = context.slices and 1 or 2 } end
 local function rest(context) return { rest = context.slices ~= nil } end
 local function order(context) return { order = matrix.ORDER[context.slices] } end
 
+-- Whether a loop of the program, all with UNROLL inside, has four passes written out.
+local function four(_, uses) return { four = uses { "UNROLL_FOUR" } } end
+
 local function nothing() return {} end
 
 -- A piece is in the program if a kernel, or a later piece, uses one of its names. sized: it has functions for numbers
@@ -112,7 +115,7 @@ local function nothing() return {} end
 -- where vectors have at least 8 floats, or only elsewhere; narrows: only where an instruction rounds vectors to bf16,
 -- or only elsewhere.
 local PIECES = {
-    { file = "math", block = "unroll", arguments = nothing, names = { "UNROLL" } },
+    { file = "math", block = "unroll", arguments = four, names = { "UNROLL" } },
     { file = "math", block = "independent", arguments = nothing, names = { "INDEPENDENT" } },
     { file = "math", block = "portable_vec_fma", arguments = portable_vec_fma, names = { "PORTABLE_VEC_FMA" } },
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
@@ -267,11 +270,12 @@ end
 --- The text of math.c for kernels with this text; nil if they need nothing of it.
 function math_file.render(kernels, context, header)
     local body, headers, found = "", { "<math.h>", "<string.h>" }, false
+    local function uses(names) return has_name(kernels, names) or has_name(body, names) end
     for i = #PIECES, 1, -1 do
         local piece = PIECES[i]
-        if fits(piece, context) and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
+        if fits(piece, context) and uses(piece.names) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
-                piece.arguments(context)).text:gsub("\n+$", "\n")
+                piece.arguments(context, uses)).text:gsub("\n+$", "\n")
             if piece.sized then block = block .. "\n" .. sized_functions(piece, kernels, context) end
             body = block .. (found and "\n" or "") .. body
             found = true
