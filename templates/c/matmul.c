@@ -321,7 +321,7 @@ static inline __attribute__((always_inline)) void part_half_columns(real *part, 
     }
 }
 
-//@ linear_half(fn, params, source, shape, tile, a, b, start, store)
+//@ linear_half(fn, params, source, shape, tile, a, b, start, start_row, store)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of 16 bits
  * Sums are of 32 bits; one that is complete is rounded, or added.
  * $source */
@@ -331,38 +331,39 @@ static void $fn($params) {
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
 //% if a.packed then
     enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
-    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART], sums[TALL * WIDE];
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART], sums[$(tile.sums)];
 //% else
-    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[TALL * WIDE];
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[$(tile.sums)];
 //% end
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
-//% if not a.packed then
-            widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), rows, depth);
-//% else
+            /* Each strip asks for an equal share of the next panel's lines. */
+            const int share = ($(b.lines) * ROWS + rows - 1) / rows;
+//% if a.packed then
             part_half_columns(part, ROWS, rows, APART, depth, a + $(a.at), $(a.stride));
+//% else
+            widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), rows, depth);
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
-                const int columns = j + COLUMNS < N ? COLUMNS : N - j;
-                real *block = sums + (j - j0) / COLUMNS * (TALL * WIDTH);
-                if (columns == COLUMNS) $(b.pack)(panel, WIDTH, COLUMNS, depth, b + $(b.at), $(b.stride));
-                else $(b.pack)(panel, WIDTH, columns, depth, b + $(b.at), $(b.stride));
-                for (int i = i0; i < i1; i += ROWS) {
-                    real *out = block + (i - i0) * WIDTH;
-                    const real *start = k > 0 ? out : $start;
-                    const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, k > 0 ? WIDTH : 0,
-                                     out, WIDTH};
+                const $(b.type) *columns = b + $(b.at);
+                const $(b.type) *next = $(b.next);
+                $(b.calls)
+                for (int i = i0, from = 0; i < i1; i += ROWS, from += share) {
+                    if (j + COLUMNS < j1) fetch_lines(next, $(b.stride) * sizeof *b, $(b.rows), from, share);
+                    real *out = $(tile.place);
+                    const real *start = $start;
+                    const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, $start_row, out, WIDTH};
                     $(tile.strips)
-                }
-                if (k + DEPTH < K) continue;
-                for (int i = i0; i < i1; i++) {
-                    for (int x = 0; x < columns; x++) {
-                        const size_t at = (size_t)i * N + j + x;
-                        const real value = block[(i - i0) * WIDTH + x];
-                        $store
+                    if (k + DEPTH < K) continue;
+                    for (int r = i; r < $(tile.low); r++) {
+                        INDEPENDENT for (int x = j; x < $(tile.last); x++) {
+                            const size_t at = (size_t)r * N + x;
+                            const real value = out[(r - i) * WIDTH + x - j];
+                            $store
+                        }
                     }
                 }
             }

@@ -19,8 +19,17 @@ return {
         'i == #list or not needed[name]', 'true',
         "test_behind: bf16 on x86-64-v3, model between: the bits are those without fusion" },
     { "what stands behind a product misses the last column", "templates/c/matmul.c",
-        "x < $(tile.last); x++", "x + 1 < $(tile.last); x++",
+        "x < $(tile.last); x++) {\n                            const size_t at = (size_t)r * N + x;\n"
+        .. "                            const real value = c[at];",
+        "x + 1 < $(tile.last); x++) {\n                            const size_t at = (size_t)r * N + x;\n"
+        .. "                            const real value = c[at];",
         "test_behind: f32 on generic: the bits are those without fusion" },
+    { "sums of operands of 16 bits miss the last column", "templates/c/matmul.c",
+        "out[(r - i) * WIDTH + x - j]", "out[(r - i) * WIDTH + (x + 1 < N ? x - j : 0)]",
+        "test_products: x86-64-v3 widened: every sum as written plainly" },
+    { "sums of operands of 16 bits lie where the panel before had its own", "gen/emit/targets/c/matmul.lua",
+        '"sums + (j - j0) / COLUMNS * (TALL * WIDTH) + (i - i0) * WIDTH"', '"sums + (i - i0) * WIDTH"',
+        "test_products: x86-64-v3 widened: every sum as written plainly" },
     { "a panel's first strip of fewer rows reads its part as a whole one", "gen/emit/targets/c/matmul.lua",
         "i + ROWS > M) first_%dx%d(", "i + ROWS > M) packed_first_%dx%d(",
         "test_products: x86-64-v3 f32: every sum as written plainly" },

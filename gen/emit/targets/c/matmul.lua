@@ -186,7 +186,8 @@ local function tile_sizes(g, size, profile, packed, half)
         for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
             local wide = across[2]
             local cost = scale * panels_cost(s, down[2], wide) + scale * part / wide + waiting(down[1] * across[1])
-            if (not least or cost < least) and (not half or down[2] * (s.depth + wide) * size <= profile.part) then
+            local held = down[2] * (s.depth + (s.depth < g.K and wide or 0)) * size -- bytes of a part and its sums
+            if (not least or cost < least) and (not half or held <= profile.part) then
                 least, s.tall, s.wide = cost, down[2], wide
             end
         end
@@ -282,7 +283,8 @@ end
 --   rows, lines           rows of B that a panel is of, and its lines of memory
 local function right(g, s, kernel, kind, first, size)
     local row, column = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
-    local by_rows, narrow, line = g.b_col == 1, g.N > s.columns and g.N % s.columns > 0, LINE // size
+    local by_rows, narrow = g.b_col == 1, g.N > s.columns and g.N % s.columns > 0
+    local line = LINE // (kernel.half and 2 or size)
     local stride, asks = by_rows and row or column, kind == "asking"
     local pack = ("pack_%s%s"):format(kernel.half and "half_" or "", by_rows and "rows" or "columns")
     local next_panel = "columns + " .. (by_rows and "COLUMNS" or "(size_t)COLUMNS * " .. column)
@@ -333,7 +335,13 @@ end
 -- The arguments of the template for a product of 16-bit operands.
 local function half_arguments(g, kernel, has_bias)
     local s = tile_sizes(g, 4, kernel.profile, g.a_col ~= 1, true)
-    local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL", 4)
+    local first = has_bias and "bias + j" or "NULL"
+    local once = s.depth >= g.K             -- each sum is complete with its first strip
+    local list = arguments_of(g, s, kernel, once and first or "k > 0 ? out : " .. first, 4)
+    list.start_row = text.block(once and "0" or "k > 0 ? WIDTH : 0")
+    list.tile.sums = text.block(once and "ROWS * WIDTH" or "TALL * WIDE")
+    list.tile.place = text.block(once and "sums" or "sums + (j - j0) / COLUMNS * (TALL * WIDTH) + (i - i0) * WIDTH")
+    list.b.type = text.ident(kernel.half)
     list.store = behind.store(kernel, "f32")
     return list
 end
