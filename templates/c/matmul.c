@@ -311,11 +311,12 @@ static inline __attribute__((always_inline)) void pack_half_columns(real *panel,
 
 //@ part_half_columns(half, tall)
 /* A part of A for strips, of 16 bits: part(i, k) = a[k * stride + i], the rows of a strip beside each other, with room
- * for `apart` terms. */
+ * for `apart` terms. The term four ahead is asked for. */
 static inline __attribute__((always_inline)) void part_half_columns(real *part, const int high, int rows, int apart,
                                                                     int depth, const $half *a, size_t stride) {
     real some[$tall];
     for (int k = 0; k < depth; k++, a += stride) {
+        if (k + 4 < depth) fetch_row(a + 4 * stride, (size_t)rows * sizeof *a);
         widen_row(some, a, rows);
         part_term(part, high, rows, apart, k, some);
     }
