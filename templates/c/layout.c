@@ -15,16 +15,26 @@ static void $fn($params) {
     }
 }
 
-//@ pack_in_out_turned(fn, params, source, N, K)
+//@ pack_in_out_turned(fn, params, source, N, K, half)
 /* $fn: ($N, $K) transposed to ($K, $N)
  * $source */
 static void $fn($params) {
+//% if half then
+    enum { N = $N, K = $K, TILE = 64, SIDE = 16 };
+    _Alignas(64) real turned[SIDE * TILE];
+//% else
     enum { N = $N, K = $K, TILE = 32, SIDE = 16 };
+//% end
     for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int n = (int)t.index * TILE, rows = n + TILE < N ? TILE : N - n;
         for (int k = 0; k < K; k += SIDE) { /* so many elements share a line of the cache */
             const int columns = k + SIDE < K ? SIDE : K - k;
+//% if half then
+            turn_rows(turned, TILE, x + (size_t)n * K + k, K, rows, columns);
+            for (int c = 0; c < columns; c++) narrow_row(y + (size_t)(k + c) * N + n, turned + c * TILE, rows);
+//% else
             turn_rows(y + (size_t)k * N + n, N, x + (size_t)n * K + k, K, rows, columns);
+//% end
         }
     }
 }

@@ -57,11 +57,11 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     end, blocks = { "linear", "linear_half", "linear_matrix", "linear_matrix_beside" } })
 end
 
--- Elements of f32 that need no rounding are turned on vectors, where 8 fit one.
+-- Elements of f32 are turned on vectors, where 8 fit one.
 set("pack_in_out", { arguments = function(kernel, node, _, dtype)
     local arguments = shape.pack_in_out(node, "x[(size_t)n * K + k]")
-    kernel.turned = dtype == "f32" and kernel.profile.vector >= 32 and not graph.is_half(node.outs.y.tensor)
-    if kernel.turned then arguments.value = nil end
+    kernel.turned = dtype == "f32" and kernel.profile.vector >= 32
+    if kernel.turned then arguments.value, arguments.half = nil, graph.is_half(node.outs.y.tensor) end
     return arguments
 end, block = function(kernel) return kernel.turned and "pack_in_out_turned" or "pack_in_out" end,
     blocks = { "pack_in_out", "pack_in_out_turned" } })
