@@ -178,7 +178,7 @@ words.list = {
         field("min_scale", "num", { default = 1, above = 0, max = 1e18, alternatives = { "none" },
             doc = "the least scale; an overflow there is handled by train.on_nonfinite" }),
         field("max_scale", "num", { default = 2 ^ 32, above = 0, max = 1e18, alternatives = { "none" },
-            doc = "the greatest scale" }),
+            doc = "the greatest scale; \"none\": 2^100, by which f32 still divides" }),
         field("growth_factor", "num", { default = 2, above = 1, max = 65536,
             doc = "factor of the scale when it grows" }),
         field("backoff_factor", "num", { default = 0.5, above = 0, below = 1,

@@ -203,6 +203,18 @@ add("a scale that grows gives the same update as a static one", function(t)
     t.equal(column(found, "scale"), { 65536, 65536, 65536, 65536, 65536, 65536, 65536, 65536, 65536, 65536 })
 end)
 
+-- Its sixth cycle would have the scale 2^127, whose inverse is no normal number of f32: processors read it as 0.
+add("a scale without a limit stays where f32 divides by it", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = build(t, programs, "no_limit", spec('scaler     { initial_scale = 2^57, growth_factor = 2^14, '
+        .. 'growth_interval = 1, max_scale = "none" }\n'))
+    local data = rows(t, "")
+    local found, dump = updates(t, programs, p, { "--data", data, "--cycles", 6 })
+    t.equal(column(found, "skipped"), { 0, 0, 0, 0, 0, 0 })
+    programs.identical(dump, programs.dump(plain(t, programs, SGD), { "--data", data, "--cycles", 6 }))
+    t.equal({ found[4].scale, found[5].scale, found[6].scale }, { 2.0 ^ 99, 2.0 ^ 100, 2.0 ^ 100 })
+end)
+
 add("scales other than powers of two, in f64, up to rounding", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local data = rows(t, "")

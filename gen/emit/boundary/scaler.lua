@@ -8,7 +8,7 @@ local text = require "base.text"
 
 local scaler = {}
 
-local function number(x) return x == math.huge and "INFINITY" or expr.literal(x, "f64") end
+local function number(x) return expr.literal(x, "f64") end
 
 local function block_of(list) return text.block(table.concat(list, "\n")) end
 
@@ -69,7 +69,7 @@ end
 function scaler.device(config)
     local arguments = {}
     for _, field in ipairs(settings(config)) do
-        arguments[field[1]] = text.block(field[2] == "INFINITY" and "ga_infinity(0.0)" or field[2])
+        arguments[field[1]] = text.block(field[2])
     end
     return arguments
 end
