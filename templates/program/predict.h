@@ -66,7 +66,9 @@ $half
 $denormals
 
 /* Kernels are those of the training program. Here one worker computes all tiles of a kernel. */
-typedef struct ga_worker ga_worker;
+typedef struct ga_worker {
+    int count;
+} ga_worker;
 
 typedef struct ga_tiles {
     int64_t index, count;
@@ -117,7 +119,7 @@ typedef struct batch {
 } batch;
 
 static void forward(const model *m, const batch *b) {
-    ga_worker *const w = NULL;
+    ga_worker alone = {1}, *const w = &alone;
     $calls
 }
 

@@ -65,6 +65,7 @@ local NET = [[
 model(function(batch)
     local x = reshape { 2, 6, 4 } (linear "planes" { 48 } (batch.input))
     x = silu(conv2d "a" { 6, 3, stride = 2, padding = 1 } (x)) + conv2d "b" { 6, 1, stride = 2 } (x)
+    x = conv2d "one" { 18, 1 } (conv2d "wide" { 16, 3, padding = 1 } (x))  -- tiles by the number of workers
     x = flatten {} (avgpool2d { "global" } (batchnorm "bn" {} (conv2d "c" { 6, 3, groups = 3, padding = 1 } (x))))
     local gate = silu {} (linear "gate" { 16 } (x))
     return linear "fc" { 3 } (rmsnorm "rms" {} (gate * linear "up" { 16 } (x)))
@@ -184,23 +185,36 @@ local function largest_neighbours(plan)
     return most
 end
 
+-- The test programs, with the data of a shipped spec, and the path of this spec beside them.
+local function shipped_spec(t, name)
+    local shipped, data = t.load "tests/lua/shipped.lua", nil
+    for _, row in ipairs(shipped.list) do data = row[1] == name and row[2] or data end
+    local programs = shipped.open(t, data)
+    local spec = ("%s/%s/%s.lua"):format(t.root, programs.folder(), name)
+    t.write(spec, shipped.text(t, name))
+    return programs, spec
+end
+
 -- A residual keeps its input beside the two; a gated pair is three of the widest layers and two of the residual's width.
 for _, case in ipairs { { "digits_mlp", 1 }, { "mnist_mlp", 1 }, { "char_gpt", 1 }, { "gpt2_124m", 1 },
     { "vit_tiny_cifar10", 1 }, { "resnet18_tutorial", 1.01 }, { "resnet18_cifar10", 1.51 }, { "llama_tiny", 2.05 },
     { "bert_mini_sst2", 1 }, { "bert_sst2", 1, 0.6 } } do
     local name, most, least = table.unpack(case)            -- least: of bf16, but for tables and norms
     add(name .. ": the plan is the parameters, and of the values of a row those that live together", function(t)
-        local shipped = t.load "tests/lua/shipped.lua"
-        local data
-        for _, row in ipairs(shipped.list) do data = row[1] == name and row[2] or data end
-        local programs = shipped.open(t, data)
-        local spec = ("%s/%s/%s.lua"):format(t.root, programs.folder(), name)
-        t.write(spec, shipped.text(t, name))
+        local programs, spec = shipped_spec(t, name)
         local plan = t.load("tests/lua/json.lua").read(programs.gagen { "plan", spec, "--json" }.out)
         local part = plan.predict.weight_bytes / (4 * plan.totals.parameters)
         assert(part >= (least or 1) and part < 1.002, part)
         part = plan.predict.value_bytes / largest_neighbours(plan)
         assert(part <= most, part)
+    end)
+    add(name .. ": the header of make predict compiles", function(t)
+        local programs, spec = shipped_spec(t, name)
+        local folder = ("%s/%s/predict_%s"):format(t.root, programs.folder(), name)
+        local result = programs.gagen { spec, "-o", folder, "--force" }
+        t.equal(result.status, 0, result.err)
+        result = t.run { "make", "-s", "-C", folder, "built/predict.o", "CFLAGS=-O0 -Werror" }
+        t.equal(result.status, 0, result.err)
     end)
 end
 
