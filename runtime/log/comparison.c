@@ -136,6 +136,10 @@ static void see(ga_comparison *c, const ga_compared *v, int64_t first, int64_t n
     memcpy(values, before, bytes);
 }
 
+void ga_compare_skipped(ga_comparison *c) {
+    if (c->edited) c->found->skipped = true;
+}
+
 void ga_compare_call(ga_comparison *c, const char *kernel) {
     if (c->edited) c->found->running = kernel;
 }

@@ -32,6 +32,7 @@ typedef struct ga_found {
     double before, after;     /* the element, with the kernels in use and with the edited ones */
     double most;              /* difference that counts as rounding there */
     int64_t rounded;          /* results that differ by rounding */
+    bool skipped;             /* the update was skipped, so that its kernels were not called */
     const char *running;      /* the edited kernel that was called last */
     char reason[256];
 } ga_found;
@@ -56,6 +57,9 @@ double ga_rounding_step(ga_dtype type);
 /* Does the work twice. GA_ENVIRONMENT if there can be no children; all else is in *found. A request to stop the run
  * ends the comparison. */
 int ga_compare(ga_found *found, const ga_comparing *job, ga_err *e);
+
+/* In the work: the update is skipped. */
+void ga_compare_skipped(ga_comparison *c);
 
 /* In the work: a kernel is called; it has written these values. Other values, types or sizes than those of the kernels
  * in use end the comparison. */

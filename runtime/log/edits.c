@@ -89,6 +89,12 @@ void ga_edits_hash(const ga_edits *w, char hex[65]) {
     ga_sha256_finish(&h, hex);
 }
 
+void ga_edits_forget(ga_edits *w) {
+    w->seen.settled = false;
+    free(w->found);
+    w->found = NULL;
+}
+
 void ga_edits_use(ga_edits *w) {
     free(w->text);
     w->text = strdup(w->found);

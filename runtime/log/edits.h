@@ -29,6 +29,9 @@ void ga_edits_hash(const ga_edits *w, char hex[65]);
  * parameters than the one in use, if there is one. */
 int ga_edits_load(ga_edits *w, const char *name, void **module, const void **symbol, ga_err *e);
 
+/* The next look finds the text again. */
+void ga_edits_forget(ga_edits *w);
+
 /* The text that was found is the one in use. */
 void ga_edits_use(ga_edits *w);
 

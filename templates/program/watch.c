@@ -16,7 +16,7 @@ $header
 typedef struct step_functions {
     $fields
     void (*compare)(ga_comparison *c, const ga_found *element); /* behind each call from now on */
-    void (*compare_arrays)(model *m);                           /* if an update has written them */
+    void (*compare_arrays)(model *m, bool written);             /* if that, or an update, has written them */
 } step_functions;
 
 enum { WATCHES = 1 };
@@ -53,18 +53,20 @@ static const step_functions *used; /* those of the module in use */
 
 $stubs
 
-//@ work()
+//@ work(steps, ema)
 /* -- a comparison ------------------------------------------------------------------------------ */
 
 typedef struct comparing {
     model *m;
     const step_functions *edited;
-    int batches;
+    int batches;             /* of the coming cycle */
     const ga_found *element; /* NULL: all values */
 } comparing;
 
-/* In a child, whose memory is a copy: a cycle of these micro-batches, then an evaluation of the first one, by one
- * thread. */
+enum { STEPS = $steps }; /* of a compared cycle: the first one writes gradients, a second one adds to them */
+
+/* In a child, whose memory is a copy: a cycle of the first micro-batches, or twice of the only one, then an evaluation
+ * of the first one, by one thread. */
 static int work(void *arg, ga_comparison *c, bool edited, ga_err *e) {
     const comparing *x = arg;
     model *m = x->m;
@@ -73,18 +75,22 @@ static int work(void *arg, ga_comparison *c, bool edited, ga_err *e) {
     GA_TRY(ga_arena_open(&memory, "team", (ga_team_bytes(1) + 4095) / 4096 * 4096, e));
     GA_TRY(ga_team_open(&m->team, 1, &memory, e));
     s->compare(c, x->element);
-    GA_TRY(ga_cycle_begin(&m->count, x->batches, e));
-    for (int k = 0; k < x->batches; k++) GA_TRY(s->micro(m, k, e));
+    GA_TRY(ga_cycle_begin(&m->count, STEPS, e));
+    for (int k = 0; k < STEPS; k++) GA_TRY(s->micro(m, k < x->batches ? k : 0, e));
     GA_TRY(s->boundary(m, e));
-    s->compare_arrays(m);
+    if (m->step.skip) ga_compare_skipped(c);
+    s->compare_arrays(m, false);
     m->eval_batch = (char *)ga_loader_field(m->loader, 0, 0);
+//% if ema then
+    GA_TRY(s->exchange(m, e));
+    s->compare_arrays(m, true);
+//% end
     return s->evaluate_batch(m, e);
 }
 
-/* Compares the edited kernels on the first two micro-batches of the coming cycle: the first one writes gradients, the
- * second one adds to them. */
+/* Compares the edited kernels on the first micro-batches of the coming cycle. */
 static int compare(model *m, const step_functions *edited, int batches, ga_found *found, ga_err *e) {
-    comparing x = {.m = m, .edited = edited, .batches = batches < 2 ? batches : 2};
+    comparing x = {.m = m, .edited = edited, .batches = batches};
     const ga_comparing job = {.run = work, .arg = &x, .arenas = m->memory, .arena_count = ARENAS, .real = REAL};
     GA_TRY(ga_compare(found, &job, e));
     if (found->verdict > GA_DIFFERS || found->verdict == GA_EQUAL || found->what.kernel) return 0;
@@ -152,6 +158,11 @@ int $(name)_watch_kernels(model *m, const ga_options *o, int batches, ga_err *e)
     ga_found found = {.verdict = GA_EQUAL};
     int code = load(&module, &edited, e);
     if (code == 0) code = compare(m, edited, batches, &found, e);
+    if (code == 0 && found.skipped && found.verdict <= GA_ROUNDED) { /* nothing is known of the kernels of the update */
+        dlclose(module);
+        ga_edits_forget(&edits);
+        return 0;
+    }
     const char *why = code < 0 ? e->msg : found.verdict == GA_ENDED ? found.reason : NULL;
     const bool taken = !why && found.verdict <= GA_ROUNDED;
     if (!taken || !o->quiet) say(m, &found, why, taken);
@@ -196,9 +207,9 @@ static void compare_array(const ga_array *a) {
         }
 }
 
-/* Parameters and state behind an update. */
-static void compare_arrays(model *m) {
-    if (!updated) return;
+/* Parameters and state, if an update or something else has written them. */
+static void compare_arrays(model *m, bool written) {
+    if (!updated && !written) return;
     updated = false;
     compare_array(&m->saved.parameters);
     for (int i = 0; i < STATES; i++) compare_array(&m->saved.state[i]);
@@ -216,7 +227,7 @@ static void compare_results(ga_worker *w, model *m, int call, const char *functi
     }
     const char *place = KERNEL_PROBES[CALLS[call].kernel].at;
     compare_element(function, place);
-    if (call < VIEW_CALLS) compare_arrays(m);
+    if (call < VIEW_CALLS) compare_arrays(m, false);
     for (int i = 0; i < CALLS[call].result_count; i++) {
         const int k = CALLS[call].results[i].whole;
         if (k < 0) continue;

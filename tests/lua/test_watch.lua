@@ -36,9 +36,9 @@ local DRIVER = [[
     done
     kill -TERM $run; wait $run]]
 
--- The program of these tests in a folder of its own, and the text of its kernels.
-local function copy_of(t, programs)
-    local p = programs.build("watched", SPEC, { watch = true })
+-- The program of these tests, or of another spec, in a folder of its own, and the text of its kernels.
+local function copy_of(t, programs, name, spec)
+    local p = programs.build(name or "watched", spec or SPEC, { watch = true })
     local folder = t.temp() .. "/program"
     assert(t.run { "cp", "-r", p.folder, folder }.status == 0)
     return p, folder, assert(host.read(folder .. "/kernels.c"))
@@ -141,6 +141,47 @@ add("a difference of rounding is taken and said, against the kernels in use", fu
     t.equal({ events[3].taken, events[3].result }, { false, "differs" })
     t.contains(said, "the edited kernels.c is taken: 2 results differ by rounding, most of all d_fc2.bias[")
     t.contains(said, "the edited kernels.c is refused: d_fc2.bias[")
+end)
+
+-- The scale grows behind each update, and each second gradient overflows.
+local SKIPPING = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (3)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.001 }
+precision  "f16"
+scaler     { initial_scale = 2^20, max_scale = "none", growth_interval = 1, hysteresis = 0 }
+train      { updates = 100, seed = 3 }
+]]
+
+add("an edit of the update is not compared in a cycle whose update is skipped", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, folder, text = copy_of(t, programs, "watch_skips", SKIPPING)
+    local texts = {}
+    for i = 1, 6 do texts[i] = inside(text, "update_all", "w - s->rate", ("w + %d * s->rate"):format(i)) end
+    local events = edited(t, folder, texts)
+    for i = 1, #texts do
+        t.equal({ events[i].taken, events[i].result, events[i].kernel }, { false, "differs", "update_all" })
+    end
+end)
+
+add("an edit of what adds up gradients is compared before a cycle of one micro-step too", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, folder, text = copy_of(t, programs, "watch_single", (SPEC:gsub("accumulate %(4%)",
+        "accumulate { 1, later = { [100000000] = 2 } }")))
+    local events = edited(t, folder, { inside(text, "column_sum_3", "y[i] + value", "y[i] + 2 * value") })
+    t.equal({ events[1].taken, events[1].result, events[1].kernel }, { false, "differs", "column_sum_3" })
+end)
+
+add("an edit of what exchanges parameters and averages for an evaluation is compared", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, folder, text = copy_of(t, programs, "watch_averages", (SPEC:gsub("lr = 0.01", "%0, ema = 0.9")))
+    local events = edited(t, folder, { inside(text, "exchange", "run_ema[i] = x;", "run_ema[i] = x + 1;"),
+        text .. "/* a comment */\n" })
+    t.equal({ events[1].taken, events[1].result }, { false, "differs" })
+    t.equal({ events[2].taken, events[2].result }, { true, "equal" })
+    t.match(events[1].element, "%.ema%[")
 end)
 
 add("texts that do not compile, other functions, a crash: refused with a sentence", function(t)

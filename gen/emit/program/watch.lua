@@ -67,6 +67,14 @@ local function count_views(g)
     return count
 end
 
+-- Micro-steps of a comparison: two where any cycle has more than one.
+local function steps_of(config)
+    for _, entry in ipairs(config.table) do
+        if entry.a > 1 then return 2 end
+    end
+    return 1
+end
+
 --- train_watch.h, train_watch.c and compared.c, in a map of files. results: the rows of RESULTS in probes.c.
 function watch.render(g, config, context, header, files, results)
     local name, template, list = text.ident(config.name), context.template("program/watch.c"), functions_of(g, config)
@@ -82,7 +90,8 @@ function watch.render(g, config, context, header, files, results)
     files:set("train_watch.c", sections.render(template, {
         { "head", { header = text.block(header("train_watch.c", "train-watch: edited kernels are compared and taken")),
             stubs = lines "TYPE PROGRAM_model_NAME(PARAMETERS) { return used->NAME(ARGUMENTS); }" } },
-        { "work", {} }, { "watch", { name = name } }, { "functions", { name = name } } }))
+        { "work", { steps = steps_of(config), ema = config.optimizer.own.ema ~= nil } },
+        { "watch", { name = name } }, { "functions", { name = name } } }))
     files:set("compared.c", sections.render(template, { { "compared", { name = name, types = types_of(results),
         header = text.block(header("compared.c", "what train-watch compares behind each call of a kernel")),
         partials = partial_sums(g, config), views = count_views(g),
