@@ -356,7 +356,8 @@ static void $fn($params) {
                     if (j + COLUMNS < j1) fetch_lines(next, $(b.stride) * sizeof *b, $(b.rows), from, share);
                     real *out = $(tile.place);
                     const real *start = $start;
-                    const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, $start_row, out, WIDTH};
+                    const strip s = {depth, $(a.strip), $(a.strides),
+                                     panel, WIDTH, start, $start_row, out, WIDTH};
                     $(tile.strips)
                     if (k + DEPTH < K) continue;
                     for (int r = i; r < $(tile.low); r++) {
