@@ -45,9 +45,11 @@ local function alone(N, columns)
 end
 
 --- The rows of a product from which on packing a panel by columns costs less than a transposed copy of the weight in
---- each update; nil where no vectors turn blocks of elements.
+--- each update; nil where no vectors turn blocks of elements, or an update packs panels.
 function matmul.turns(config)
-    return config.precision == "f32" and machine.get(config.profile).vector >= 32 and TURNED_ROWS or nil
+    local profile = machine.get(config.profile)
+    local panels = config.precision == "bf16" and profile.matrix
+    return config.precision ~= "f64" and not panels and profile.vector >= 32 and TURNED_ROWS or nil
 end
 
 --- Rows and vectors of a strip whose sums, a row of B and a broadcast value fit the registers.
