@@ -1,4 +1,4 @@
--- Numbers of 16 bits: the functions of device kernels against those of the runtime.
+-- Numbers of 16 bits: the functions of device kernels against those of the runtime; how products read their weights.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -49,6 +49,40 @@ add("the device widens and rounds as the C target does", function(t)
         folder .. "/check.cpp", folder .. "/functions.cpp", "-o", folder .. "/check" }
     t.equal(built.status, 0, built.err)
     t.equal(t.run({ folder .. "/check" }).status, 0)
+end)
+
+-- 130 rows of a micro-step: from 128 on a panel is turned while it is packed. 45 and 10 columns, 64 and 45 terms: whole
+-- vectors and rests.
+local MANY_ROWS = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch      (%d)
+accumulate (2)
+model      { linear "fc1" { 45 }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 3, seed = 3 }
+]]
+
+add("many rows read a weight by columns as it lies, fewer a transposed copy", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function with(text, precision) return text .. ('precision "%s"\n'):format(precision) end
+    local function why(rows, half, march)
+        local path = ("%s/many_rows_%s_%d.lua"):format(programs.folder(), half, rows)
+        t.write(path, with(MANY_ROWS:format(rows), half))
+        return programs.gagen({ "plan", path, "--march", march, "--why" }).out:match "\n  fc1%.weight +([^\n]*)"
+    end
+    local function gradients(precision)
+        local p = programs.build("many_rows_" .. precision, with(MANY_ROWS:format(130), precision))
+        return programs.dump(p, { "--cycles", 1 })
+    end
+    local COPY, exact = "transposed view +a product of each micro%-step reads it by columns", gradients "f32"
+    for half, digits in pairs { bf16 = 8, f16 = 11 } do
+        t.match(why(127, half, "x86-64-v3"), COPY)
+        t.match(why(130, half, "x86-64-v3"), "view +products read " .. half)
+        t.match(why(130, half, "generic"), COPY)
+        programs.close(gradients(half), exact, 16 * 2.0 ^ -digits, { "gradients" })
+    end
+    t.match(why(130, "bf16", "sapphirerapids"), "views +products of each micro%-step read panels")
 end)
 
 return tests

@@ -302,39 +302,6 @@ add("threads, fusion, recomputation and packed weights change no bit", function(
     end
 end)
 
--- 130 rows of a micro-step: from 128 on a panel is turned while it is packed. 45 and 10 columns, 64 and 45 terms: whole
--- vectors and rests.
-local MANY_ROWS = [[
-data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
-batch      (%d)
-accumulate (2)
-model      { linear "fc1" { 45 }, relu {}, linear "fc2" { 10 } }
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1 }
-train      { updates = 3, seed = 3 }
-]]
-
-add("many rows read a weight by columns as it lies, fewer a transposed copy", function(t)
-    local programs = open(t)
-    local function why(rows, half, march)
-        local path = ("%s/many_rows_%s_%d.lua"):format(programs.folder(), half, rows)
-        t.write(path, with(MANY_ROWS:format(rows), half))
-        return programs.gagen({ "plan", path, "--march", march, "--why" }).out:match "\n  fc1%.weight +([^\n]*)"
-    end
-    local function gradients(precision)
-        local p = programs.build("many_rows_" .. precision, with(MANY_ROWS:format(130), precision))
-        return programs.dump(p, { "--cycles", 1 })
-    end
-    local COPY, exact = "transposed view +a product of each micro%-step reads it by columns", gradients "f32"
-    for _, half in ipairs(HALVES) do
-        t.match(why(127, half, "x86-64-v3"), COPY)
-        t.match(why(130, half, "x86-64-v3"), "view +products read " .. half)
-        t.match(why(130, half, "generic"), COPY)
-        programs.close(gradients(half), exact, 16 * FORMATS[half].U, { "gradients" })
-    end
-    t.match(why(130, "bf16", "sapphirerapids"), "views +products of each micro%-step read panels")
-end)
-
 -- The sum over a plane of the bias's gradient is some -250,000 with the first scale of f16, the gradients of its places
 -- are below 6,000.
 local PLANES = [[
