@@ -25,7 +25,7 @@ local function take(o, option, value)
         diag.fail("gagen", ("%s: needs a value, %s"):format(option.name, option.value), {})
     end
     if option.most then
-        local n = math.tointeger(tonumber(value))
+        local n = value:find "^%d+$" and math.tointeger(tonumber(value))
         if not n or n < 1 or n > option.most then
             diag.fail("gagen", ("%s: '%s', expected 1..%d"):format(option.name, value, option.most), {})
         end

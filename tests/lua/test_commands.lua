@@ -95,6 +95,8 @@ add("wrong words on the command line", function(t)
         { "expected a spec or a command" },
         { "unknown option '--jsn'", "plan", SPEC, "--jsn" },
         { "--ranks: '0', expected 1..256", "plan", SPEC, "--ranks", "0" },
+        { "--threads: '1e1', expected 1..1024", "plan", SPEC, "--threads", "1e1" },
+        { "--threads: '0x8', expected 1..1024", "plan", SPEC, "--threads", "0x8" },
         { "--ranks: the spec has no parallel", "plan", SPEC, "--ranks", "2" },
         { "--march: 'sapphire', expected one of", "plan", SPEC, "--march", "sapphire" },
         { "-o: given twice", SPEC, "-o", "a", "-o", "b" },
