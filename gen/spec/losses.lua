@@ -8,7 +8,7 @@ local graph = require "graph.graph"
 local losses = {}
 
 -- Refuses logits that do not fit their targets, and targets that are no classes; returns the number of classes.
-local function check_classes(at, what, output, target, known)
+local function check_classes(at, what, output, target, known, ignore)
     local shape, wanted = output.shape, graph.shape_text(target.shape)
     local lead = table.move(shape, 1, #shape - 1, 1, {})
     if graph.shape_text(lead) ~= wanted then
@@ -16,7 +16,10 @@ local function check_classes(at, what, output, target, known)
             graph.shape_text(shape), #target.shape == 1 and "rows" or table.concat(target.shape, ", ")), {})
     end
     local classes = shape[#shape]
-    if known > classes then
+    if known > classes and known - 1 == ignore then
+        diag.fail(at, ("%s: %s %d classes, and ignore is %d: expected a value below 0, or one of the classes"):format(
+            what.loss, what.output, classes, ignore), { notes = { target.high_place } })
+    elseif known > classes then
         diag.fail(at, ("%s: %s %d classes, the data has the class %d"):format(what.loss, what.output, classes,
             known - 1), { notes = { target.high_place } })
     end
@@ -42,7 +45,7 @@ end
 local function rows(b, rule, fields, output, target, o)
     local at, classes = o.at, nil
     if rule.target == "class" then
-        classes = check_classes(at, o.what, output, target, o.known)
+        classes = check_classes(at, o.what, output, target, o.known, fields.ignore)
         if rule.check_model then
             local complaint, field = rule.check_model(fields, classes, target.low, target.limit - 1)
             if complaint then diag.fail(diag.field(at, field), o.what.loss .. ": " .. complaint, {}) end

@@ -19,6 +19,11 @@ int ga_epochs_largest(const ga_epochs *s) {
 int ga_epochs_check(const ga_epochs *s, ga_err *e) {
     const int needed = s->tail == GA_DROP ? ga_epochs_largest(s) : 1;
     if (s->batches >= needed) return GA_OK;
+    if (s->batches == 0)
+        return ga_fail(e, GA_INPUT,
+                       "an epoch has 0 micro-batches, a cycle needs %d: use a smaller batch, fewer "
+                       "ranks or data.last = \"pad\"",
+                       needed);
     return ga_fail(e, GA_INPUT,
                    "an epoch has %lld micro-batches, a cycle needs %d: use a smaller batch or "
                    "accumulate, or accumulate's tail = \"carry\"",

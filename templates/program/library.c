@@ -25,6 +25,7 @@ struct $name {
 //% if handles then
     $(name)_handler *handler;
     void *context;
+    bool handles;          /* the handler has been called, and has not returned */
     ga_tensor *gradients;
     char (*names)[GA_NAME_MAX];
     int tensors;           /* of which trained */
@@ -47,6 +48,18 @@ enum { FIELD_COUNT = sizeof FIELDS / sizeof *FIELDS };
 
 static int need_model(const $name *p, ga_err *e) {
     return p ? 0 : ga_fail(e, GA_INPUT, "the model is NULL, expected the one of $(name)_open");
+}
+
+/* Refuses a call without a model, or by a gradient handler, that runs inside of a step. */
+static int need_idle(const $name *p, const char *call, ga_err *e) {
+    GA_TRY(need_model(p, e));
+//% if handles then
+    if (p->handles)
+        return ga_fail(e, GA_INPUT, "%s: called by the gradient handler, expected after its step", call);
+//% else
+    (void)call;
+//% end
+    return 0;
 }
 
 /* Refuses a call without a model, or without another thing. */
@@ -175,6 +188,8 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
     *out = NULL;
     if (o->seed > INT64_MAX)
         return ga_fail(e, GA_INPUT, "seed: %llu, expected at most 2^63 - 1", (unsigned long long)o->seed);
+    if (o->fresh && !o->init)
+        return ga_fail(e, GA_INPUT, "open: the option fresh without init, expected both");
     int code = open_record(&p, e);
     if (code >= 0)
         code = $(name)_model_open(&p->m, &(ga_options){.data = o->data, .checkpoint = o->checkpoint,

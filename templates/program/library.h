@@ -78,7 +78,7 @@ int $(name)_flush($name *m, ga_err *e);
 void $(name)_zero_grad($name *m); /* nothing to do: the first micro-step writes */
 void $(name)_discard($name *m);   /* drops the partial cycle */
 /* A whole cycle of the spec's own data: 1, or 0 at the end of training; it may have been skipped, as count says.
- * Only where nothing is accumulated. */
+ * Only where nothing is accumulated, and next has given all micro-batches of its cycle. */
 int $(name)_cycle($name *m, ga_err *e);
 
 /* The rate of a group in update 1, 2, ..., before layer_decay; 0 for any other number. A schedule by epoch, or with
@@ -102,6 +102,10 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
 //% if scattered and handles then
 /* Each rank has the sums of its own part of the gradients, and gathers all of them for a handler: so all ranks set one,
  * or none. */
+//% end
+//% if handles then
+/* A handler may read the model and use the collectives. It may not train, measure, save or load: these calls are
+ * refused, and discard does nothing. */
 //% end
 typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
 int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);

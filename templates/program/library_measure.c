@@ -55,6 +55,7 @@ static void copy_output(const model *m, float *out) {
 //@ validation(name, ema, hits, f1, measured)
 int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *out, ga_err *e) {
     double sums[SUMS];
+    GA_TRY(need_idle(p, "validation_step", e));
     GA_TRY(need(p, "validation_step: the micro-batch", b, e));
     GA_TRY(need(p, "validation_step: the place for the sums", out, e));
 //% if ema then
@@ -79,6 +80,7 @@ int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *o
 //@ forward(name)
 int $(name)_forward_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
     double sums[SUMS];
+    GA_TRY(need_idle(p, "forward_step", e));
     GA_TRY(need(p, "the micro-batch", b, e));
     GA_TRY(need(p, "the place for the output", out, e));
     GA_TRY(measure_batch(p, b, false, sums, e));
@@ -101,6 +103,7 @@ int $(name)_forward_step($name *p, const $(name)_batch *b, float *out, ga_err *e
 int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
 //% if averages then
     double sums[SUMS];
+    GA_TRY(need_idle(p, "predict_step", e));
     GA_TRY(need(p, "the micro-batch", b, e));
     GA_TRY(need(p, "the place for the output", out, e));
     GA_TRY(measure_averages(p, b, false, sums, e));

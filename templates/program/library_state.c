@@ -118,6 +118,7 @@ int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context
 }
 
 int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
+    GA_TRY(need_idle(p, "load_state_dict", e));
     GA_TRY(need(p, "load_state_dict: the function", fill, e));
     return walk(p, fill, context, e);
 }
@@ -133,6 +134,7 @@ int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context
 }
 
 int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
+    GA_TRY(need_idle(p, "load_state_dict", e));
     GA_TRY(need(p, "load_state_dict: the function", fill, e));
     model *m = &p->m;
     GA_TRY(walk(p, fill, context, e));
@@ -151,7 +153,7 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
 
 //@ checkpoints(name)
 int $(name)_save($name *p, const char *folder, ga_err *e) {
-    GA_TRY(need_model(p, e));
+    GA_TRY(need_idle(p, "save", e));
     const ga_cycle *c = &p->m.count;
     if ($(name)_should_step(p))
         return ga_fail(e, GA_INPUT, "save: %d of %d micro-steps accumulated: call step before", c->r, c->a);
@@ -170,6 +172,7 @@ static int know_cycle($name *p, ga_err *e) {
 
 int $(name)_load($name *p, const char *path, ga_err *e) {
     char found[GA_PATH_MAX];
+    GA_TRY(need_idle(p, "load", e));
     GA_TRY(need(p, "load: the path", path, e));
     model *m = &p->m;
     if (!p->folder && strcmp(path, "latest") == 0)

@@ -154,7 +154,9 @@ static int handle($name *p, ga_err *e) {
 //% end
 //% end
     multiply_gradient(m, mean, false);
+    p->handles = true;
     const int code = p->handler(p->context, p->gradients, p->tensors, e);
+    p->handles = false;
     multiply_gradient(m, mean, true);
     return code < 0 ? code : 0;
 }
@@ -185,6 +187,7 @@ static int begin_micro($name *p, bool by_grad, ga_err *e) {
 }
 
 static int own_micro($name *p, const $(name)_batch *b, bool by_grad, ga_err *e) {
+    GA_TRY(need_idle(p, "backward", e));
     GA_TRY(need(p, "backward: the micro-batch", b, e));
     GA_TRY(begin_micro(p, by_grad, e));
     GA_TRY(take_batch(p, b, true, !by_grad, e));
@@ -197,6 +200,7 @@ int $(name)_backward($name *p, const $(name)_batch *b, ga_err *e) { return own_m
 
 //@ backward_by_grad(name, scaled, scale)
 int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_output, ga_err *e) {
+    GA_TRY(need_idle(p, "backward_by_grad", e));
     GA_TRY(need(p, "backward_by_grad: the micro-batch", b, e));
     GA_TRY(need(p, "backward_by_grad: d_output", d_output, e));
     const int64_t there = b->rows * (int64_t)(OUTPUT / B); /* the rest has weight 0 */
@@ -266,12 +270,12 @@ static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e)
 }
 
 int $(name)_step($name *p, ga_err *e) {
-    GA_TRY(need_model(p, e));
+    GA_TRY(need_idle(p, "step", e));
     return $(name)_should_step(p) ? pass_boundary(p, boundary_step, e) : 0;
 }
 
 int $(name)_flush($name *p, ga_err *e) {
-    GA_TRY(need_model(p, e));
+    GA_TRY(need_idle(p, "flush", e));
     if (p->m.count.r == 0) return 0;
     return pass_boundary(p, $(name)_should_step(p) ? boundary_step : flush_step, e);
 }
@@ -280,6 +284,9 @@ void $(name)_zero_grad($name *p) { (void)p; }
 
 void $(name)_discard($name *p) {
     model *m = &p->m;
+//% if handles then
+    if (p->handles) return;
+//% end
 //% if buckets > 0 then
     for (int i = 0; i < $buckets; i++) ga_comm_wait(m->comm, i, NULL);
 //% end
@@ -289,6 +296,7 @@ void $(name)_discard($name *p) {
 
 //@ own_data(name, handed, stops_at_nonfinite, handles)
 int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
+    GA_TRY(need_idle(p, "next", e));
     GA_TRY(need(p, "next: the micro-batch", b, e));
     model *m = &p->m;
     const ga_place place = ga_loader_place(m->loader);
@@ -310,11 +318,15 @@ int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
 }
 
 int $(name)_cycle($name *p, ga_err *e) {
-    GA_TRY(need_model(p, e));
+    GA_TRY(need_idle(p, "cycle", e));
     model *m = &p->m;
     if (m->count.r > 0)
         return ga_fail(e, GA_INPUT, "cycle: %d micro-steps are accumulated: step, flush or discard first",
                        m->count.r);
+    const int served = ga_loader_place(m->loader).r;
+    if (served > 0)
+        return ga_fail(e, GA_INPUT, "cycle: next has given %d micro-batches of a cycle of the data: expected all of "
+                       "them", served);
     if (m->count.cycle >= m->cycles) return 0;
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;

@@ -134,7 +134,7 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ open_run(name, resumed_length)
+//@ open_run(name, resumed_length, by_epochs)
 /* A resumed run must have something to do, or just be done. */
 static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
     if (!ga_options_instead(o) && !o->own_loop && m->count.cycle > m->cycles)
@@ -174,6 +174,11 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
         GA_TRY(check_end(m, o, resumed, e));
     } else if (instead && !o->init && !(o->eval && o->save_init)) {
         GA_TRY(open_learned(m, o, !uses, resumed, e));
+//% if by_epochs then
+    } else if (trains && m->cycles < 1) {
+        return ga_fail(e, GA_INPUT, "train: the epochs are 0 updates, expected at least 1: use more epochs, a smaller "
+                       "batch or accumulate, or fewer ranks");
+//% end
     }
     if (trains)
         GA_TRY(ga_run_open(&m->run, &(ga_run_start){

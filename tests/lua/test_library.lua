@@ -172,6 +172,11 @@ add("a pointer that is NULL and may not be is reported", function(t)
     drive(t, programs, p, "", { bare = true })
 end)
 
+add("calls by a gradient handler, and cycle inside of a cycle of next, are refused", function(t)
+    local programs, p = build(t, "library", spec(), { level = "-O1", driver = "tests/e2e/library_moments.c" })
+    drive(t, programs, p, "", { bare = true })
+end)
+
 add("a gradient handler is called at boundaries", function(t)
     local programs, p = usual(t)
     drive(t, programs, p, "handler", { bare = true })

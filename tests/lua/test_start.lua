@@ -119,4 +119,27 @@ add("other values of one rank are replaced by those of the first one of its list
         .. "those of rank 2\n")
 end)
 
+-- Eight rows: a rank of two has two micro-batches in its epoch, a cycle takes three.
+add("epochs that are no update with these ranks are refused", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/eight.csv", ("1,2,0\n3,4,1\n"):rep(4))
+    local p = programs.build("start_short", [[
+data       { "csv", train = "eight.csv", target = "last", shuffle = false }
+batch      (2)
+accumulate { 3, tail = "carry" }
+model      { linear "fc" { 2 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.5 }
+train      { epochs = 1 }
+parallel   "ddp"
+]], { comm = "mpi" })
+    local command = t.mpirun(2)
+    table.move({ p.train, "--quiet" }, 1, 2, #command + 1, command)
+    command.env, command.timeout = { "GAGEN_TIMEOUT=20", "GAGEN_DATA=" .. programs.folder() .. "/data" }, 60
+    local result = t.run(command)
+    t.equal(result.status, 1, result.out .. result.err)
+    t.contains(result.err, "train: the epochs are 0 updates, expected at least 1: use more epochs, a smaller batch or "
+        .. "accumulate, or fewer ranks")
+end)
+
 return tests

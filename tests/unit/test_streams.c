@@ -281,8 +281,7 @@ static void changing(void **state) {
         "\"carry\"";
     static const char empty[] =
         "data: 0 training rows in micro-batches of 2 rows on each of 1 rank: an epoch has 0 "
-        "micro-batches, a cycle needs 1: use a smaller batch or accumulate, or accumulate's tail = "
-        "\"carry\"";
+        "micro-batches, a cycle needs 1: use a smaller batch, fewer ranks or data.last = \"pad\"";
     static const struct {
         int64_t rows[4];
         int entries;

@@ -181,7 +181,8 @@ function model.render(g, config, facts, context, updates, header)
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         g.sharded.parameters and { "no_watch", { name = name } }
             or { "watch", { name = name, device = own.device } },
-        { "open_run", { name = name, resumed_length = resumed_length(config) } },
+        { "open_run", { name = name, resumed_length = resumed_length(config),
+            by_epochs = config.train.updates == nil } },
         { "open_parts", parts(g, config, own, updates) },
         { "open", { name = name, device = own.device, placed = placed.is_used(g), ranks = g.ranks, 
             planned = planned_bytes(g, facts),
