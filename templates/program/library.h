@@ -46,7 +46,7 @@ typedef struct $(name)_counters {
     int64_t micro, cycle, update, skipped, epoch;
     int64_t rows;                      /* of the last cycle, over all ranks */
     int r, accumulate;                 /* micro-steps of the present cycle: done, and in all */
-    double loss, grad_norm, lr, scale; /* of the last cycle */
+    double loss, grad_norm, lr, scale; /* of the last cycle; loss: NaN where no target counted */
     int64_t collectives, comm_bytes;   /* so far */
 } $(name)_counters;
 

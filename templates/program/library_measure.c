@@ -101,9 +101,9 @@ int $(name)_forward_step($name *p, const $(name)_batch *b, float *out, ga_err *e
 
 //@ predict(name, averages)
 int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
+    GA_TRY(need_idle(p, "predict_step", e));
 //% if averages then
     double sums[SUMS];
-    GA_TRY(need_idle(p, "predict_step", e));
     GA_TRY(need(p, "the micro-batch", b, e));
     GA_TRY(need(p, "the place for the output", out, e));
     GA_TRY(measure_averages(p, b, false, sums, e));

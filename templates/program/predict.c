@@ -118,6 +118,6 @@ int main(int argc, char **argv) {
     ga_predicted_close(&r);
     ga_arena_close(&weights);
     if (code < 0) ga_say("$(name)_predict: %s", e.msg);
-    else ga_say("%s: the outputs for %lld rows of %s", w.out, (long long)p.rows, w.file);
+    else ga_say("%s: the outputs for %lld row%s of %s", w.out, (long long)p.rows, p.rows == 1 ? "" : "s", w.file);
     return -code;
 }

@@ -37,7 +37,7 @@ static int calls_all(void *context, ga_tensor *gradients, int n, ga_err *given) 
     FAILS(looped_save(m, "nowhere", &e), "save: called by the gradient handler");
     FAILS(looped_validation_step(m, &c->b, &sums, &e), "validation_step: called by the gradient handler");
     FAILS(looped_forward_step(m, &c->b, y, &e), "forward_step: called by the gradient handler");
-    FAILS(looped_predict_step(m, &c->b, y, &e), "forward_step: called by the gradient handler");
+    FAILS(looped_predict_step(m, &c->b, y, &e), "predict_step: called by the gradient handler");
     FAILS(looped_load_state_dict(m, same_value, NULL, &e), "load_state_dict: called by the gradient handler");
     FAILS(looped_load(m, "nowhere", &e), "load: called by the gradient handler");
     looped_discard(m);
