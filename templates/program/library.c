@@ -50,7 +50,7 @@ static int need_model(const $name *p, ga_err *e) {
     return p ? 0 : ga_fail(e, GA_INPUT, "the model is NULL, expected the one of $(name)_open");
 }
 
-/* Refuses a call without a model, or by a gradient handler, that runs inside of a step. */
+/* Refuses a call without a model, or by a gradient handler: a step is under way then. */
 static int need_idle(const $name *p, const char *call, ga_err *e) {
     GA_TRY(need_model(p, e));
 //% if handles then

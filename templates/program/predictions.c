@@ -59,7 +59,7 @@ int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
     if (code == 0) code = ga_predictions_end(&p, predict_rows(m, &r, &p, e), e);
     ga_predicted_close(&r);
     if (code == 0 && !o->quiet) ga_say("%s: the outputs for %lld row%s of %s", o->out, (long long)p.rows,
-                                     p.rows == 1 ? "" : "s", o->predict);
+                                       p.rows == 1 ? "" : "s", o->predict);
     return code;
 }
 
