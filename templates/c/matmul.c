@@ -329,16 +329,16 @@ static inline __attribute__((always_inline)) void part_half_columns(real *part, 
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
+    const int wide = $(tile.broad), across = (N + wide - 1) / wide, down = (M + TALL - 1) / TALL;
 //% if a.packed then
     enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART], sums[$(tile.sums)];
 //% else
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[$(tile.sums)];
 //% end
-    for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
-        const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
+    for (ga_tiles t = ga_tiles_begin(w, down * across); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / across) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
+        const int j0 = (int)(t.index % across) * wide, j1 = j0 + wide < N ? j0 + wide : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
             /* Each strip asks for an equal share of the next panel's lines. */

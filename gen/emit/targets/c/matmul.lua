@@ -26,9 +26,10 @@ local DEPTH_PACKED = 256        -- terms of a panel beside packed parts of A, wh
 -- over these numbers of workers, and UNEVEN / tiles.
 local PART, WIDENED, PANEL, LATE, WORKERS, UNEVEN = 15, 5, 8, 4, { 2, 4, 8 }, 0.3
 
--- Of a product whose program chooses the height of tiles: tiles for each worker; rows of a tile where fewer would give
--- more workers something to do.
-local EACH, TALL_LEAST = 2, 64
+-- Of a product whose program chooses the height or the width of tiles: tiles for each worker; rows of a tile where
+-- fewer would give more workers something to do; workers that have the wider tiles, where those save this share of the
+-- time.
+local EACH, TALL_LEAST, FEW, GAIN = 2, 64, 2, 0.02
 
 -- Most panels of a tile.
 local PANELS_MAX = 48
@@ -170,6 +171,22 @@ local function packed_tile(s, g, profile)
     end
 end
 
+-- Gives a product of 16 bits wider tiles for FEW workers, s.wide, beside those for more, s.narrow, where they save
+-- time: each tile widens its part of A. cost(tall, wide, wait): of a product; fits(tall, wide): whether a tile stays in
+-- the cache.
+local function widen_for_few(s, g, cost, fits)
+    local down, least, best = ceil(g.M, s.tall), nil, nil
+    for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
+        local tiles, wide = down * across[1], across[2]
+        local sum = cost(s.tall, wide, waiting_of(tiles, FEW))
+        if wide == s.wide then sum = sum - GAIN end
+        if wide >= s.wide and tiles >= EACH * FEW and fits(s.tall, wide) and (not least or sum < least) then
+            least, best = sum, wide
+        end
+    end
+    if best and best > s.wide then s.wide, s.narrow = best, s.wide end
+end
+
 -- The sizes of a product of op.gemm's table g in elements of `size` bytes: those of matmul.sizes with the tile of least
 -- cost. packed: whether A lies by columns and its parts are packed; half: whether A has 16 bits, so that a tile widens
 -- its part of A and has sums of its own.
@@ -184,16 +201,18 @@ local function tile_sizes(g, size, profile, packed, half)
     end
     local most = math.min(deep and profile.deep_panel and TALL_DEEP or TALL_PART, 2 * g.M)
     local scale, part, least = profile.vector / 32, packed and PART or half and WIDENED or 0
+    local function cost(tall, wide, wait) return scale * (panels_cost(s, tall, wide) + part / wide) + wait end
+    local function fits(tall, wide)
+        return not half or tall * (s.depth + (s.depth < g.K and wide or 0)) * size <= profile.part
+    end
     for _, down in ipairs(cuts(g.M, s.rows, most // s.rows)) do
         for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
-            local wide = across[2]
-            local cost = scale * panels_cost(s, down[2], wide) + scale * part / wide + waiting(down[1] * across[1])
-            local held = down[2] * (s.depth + (s.depth < g.K and wide or 0)) * size -- bytes of a part and its sums
-            if (not least or cost < least) and (not half or held <= profile.part) then
-                least, s.tall, s.wide = cost, down[2], wide
-            end
+            local tall, wide = down[2], across[2]
+            local sum = cost(tall, wide, waiting(down[1] * across[1]))
+            if (not least or sum < least) and fits(tall, wide) then least, s.tall, s.wide = sum, tall, wide end
         end
     end
+    if half then widen_for_few(s, g, cost, fits) end
     return s
 end
 
@@ -309,7 +328,8 @@ end
 --   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 --   tile.rows, tile.columns       of a strip
 --   tile.tall, tile.wide          most rows and columns of a tile
---   tile.broad, tile.high         columns and rows of a tile: one worker alone has larger ones where panels are deep
+--   tile.broad, tile.high         columns and rows of a tile: one worker alone has larger ones where panels are deep,
+--                                 few have wider ones where tiles widen 16 bits
 --   tile.depth                    terms that go over one panel
 --   tile.width                    elements of a row of a panel
 --   tile.again                    whether a strip asks for the results of the one below it, a condition with "&& "
@@ -324,7 +344,8 @@ local function arguments_of(g, s, kernel, start, size)
     local high = s.each and ("tile_height(w, M, ROWS, TALL, across, w->count > 1 ? %d : 1)"):format(s.each) or "TALL"
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, wide = s.wide,
-            broad = text.block(deep and ("w->count > 1 ? WIDE : %d"):format(alone(g.N, s.columns)) or "WIDE"),
+            broad = text.block(deep and ("w->count > 1 ? WIDE : %d"):format(alone(g.N, s.columns))
+                or s.narrow and ("w->count > %d ? %d : WIDE"):format(FEW, s.narrow) or "WIDE"),
             high = text.block(high), depth = s.depth,
             again = text.block(deep and "" or "k == 0 && "),
             low = text.block(g.M % s.rows == 0 and "i + ROWS" or "i + ROWS && r < i1"),
