@@ -97,6 +97,7 @@ fields.tensor = {
     param = "whose value, gradient, state or view it is",
     keep_full = "real numbers that are never stored in 16 bits",
     low = "of whole numbers: the least", limit = "of whole numbers: one more than the greatest; nil: not known",
+    next_limit = "of targets whose greatest value may be ignored: one more than the others (losses)",
     low_place = "where the data has the least, as text; nil: not known", high_place = "the same for the greatest",
     file_name = "of a field of a safetensors file: its name there, which the target's need not be",
     panels = "of a weight as the panels that products read: { room }, its elements in whole blocks (layout)",

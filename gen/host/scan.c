@@ -129,6 +129,7 @@ static void push_field(lua_State *L, const ga_scan_field *f) {
     if (f->largest_negative < 0) set_integer(L, "largest_negative", f->largest_negative);
     set_integer(L, "low", f->low);
     set_integer(L, "high", f->high);
+    if (f->next_high > INT64_MIN) set_integer(L, "next_high", f->next_high);
     if (f->high_at < 0) return;
     set_integer(L, "low_at", f->low_at);
     set_integer(L, "low_file", f->low_part + 1);

@@ -267,6 +267,16 @@ local function place_of(d, source, f, which)
         f[which])
 end
 
+-- Raises the limit of a field to one more than an id, or the next limit below that.
+local function raise(field, id)
+    local limit = math.max(id + 1, 0)
+    if not field.limit or limit > field.limit then
+        field.next_limit, field.limit = field.limit, limit
+    elseif limit < field.limit then
+        field.next_limit = math.max(field.next_limit or 0, limit)
+    end
+end
+
 -- Sets the least and largest id of each field over all files, and from them classes and vocabulary.
 local function extremes(d)
     for i, field in ipairs(d.fields) do
@@ -276,9 +286,9 @@ local function extremes(d)
                 if not field.low or f.low < field.low then
                     field.low, field.low_place = f.low, place_of(d, source, f, "low")
                 end
-                if not field.limit or f.high >= field.limit then
-                    field.limit, field.high_place = math.max(f.high + 1, 0), place_of(d, source, f, "high")
-                end
+                if not field.limit or f.high >= field.limit then field.high_place = place_of(d, source, f, "high") end
+                raise(field, f.high)
+                if f.next_high then raise(field, f.next_high) end
                 field.largest_negative = math.max(field.largest_negative or f.largest_negative or -math.huge,
                     f.largest_negative or -math.huge)
             end
@@ -314,6 +324,12 @@ end
 -- The types of whole numbers that files of arrays have, and the names of types in .npy where they differ from ours.
 local WHOLE_TYPES = { npy = "<i4, <i8, <u1 or <u2", tensors = "I64, I32, I16, I8, U64, U32, U16, U8 or BOOL" }
 local NPY_NAMES = { F32 = "<f4", F64 = "<f8" }
+
+--- The limit of the targets below the greatest one, which may be above all classes and ignored, as in masks of images;
+--- nil where the format of the data allows no such value.
+function data.next_limit(d, field)
+    return field.name == "target" and field.dtype == "i32" and WHOLE_TYPES[d.kind] and (field.next_limit or 0) or nil
+end
 
 --- Refuses targets that are no class numbers, with the reason: the first such value of a csv, or the type of an array.
 function data.check_classes(d)

@@ -113,7 +113,8 @@ local function add_inputs(g, c)
     for i, field in ipairs(c.data.fields) do
         local t = graph.tensor(g, { name = field.name, kind = "input", dtype = field.dtype,
             shape = { c.batch, table.unpack(field.shape) }, low = field.low, limit = field.limit,
-            low_place = field.low_place, high_place = field.high_place, file_name = field.file_name })
+            next_limit = data.next_limit(c.data, field), low_place = field.low_place, high_place = field.high_place,
+            file_name = field.file_name })
         g.inputs[i], fields[field.name] = t, t
     end
     g.micro = graph.tensor(g, { name = "micro", kind = "input", dtype = "micro", shape = { 1 } })

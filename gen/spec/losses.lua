@@ -7,7 +7,8 @@ local graph = require "graph.graph"
 
 local losses = {}
 
--- Refuses logits that do not fit their targets, and targets that are no classes; returns the number of classes.
+-- Refuses logits that do not fit their targets, and targets that are neither classes nor ignored; returns the number of
+-- classes and one more than the greatest target that is not above them.
 local function check_classes(at, what, output, target, known, ignore)
     local shape, wanted = output.shape, graph.shape_text(target.shape)
     local lead = table.move(shape, 1, #shape - 1, 1, {})
@@ -16,14 +17,20 @@ local function check_classes(at, what, output, target, known, ignore)
             graph.shape_text(shape), #target.shape == 1 and "rows" or table.concat(target.shape, ", ")), {})
     end
     local classes = shape[#shape]
-    if known > classes and known - 1 == ignore then
-        diag.fail(at, ("%s: %s %d classes, and ignore is %d: expected a value below 0, or one of the classes"):format(
-            what.loss, what.output, classes, ignore), { notes = { target.high_place } })
-    elseif known > classes then
-        diag.fail(at, ("%s: %s %d classes, the data has the class %d"):format(what.loss, what.output, classes,
-            known - 1), { notes = { target.high_place } })
+    local above = ignore and ignore >= classes
+    if above and not target.next_limit then
+        local place = known - 1 == ignore and target.high_place or nil
+        diag.fail(diag.field(at, "ignore"), ("%s: ignore is %d, %s %d classes: expected one of them, or a number "
+            .. "below 0"):format(what.loss, ignore, what.output, classes), { notes = { place } })
     end
-    return classes
+    local limit = above and known - 1 == ignore and target.next_limit or known
+    if limit > classes then
+        local alone = not above and target.next_limit and target.next_limit <= classes
+        diag.fail(at, ("%s: %s %d classes, the data has the class %d%s"):format(what.loss, what.output, classes,
+            limit - 1, alone and ("; if it stands for what does not count, say ignore = %d"):format(limit - 1) or ""),
+            { notes = { limit == known and target.high_place or nil } })
+    end
+    return classes, limit
 end
 
 -- The model's output: (rows, 1) becomes (rows) for targets of one number per row, other shapes stay.
@@ -43,11 +50,11 @@ end
 -- The losses, one or more per row, of `rule` with these fields. what: { loss, output }, how messages begin: "loss" and
 -- "the model gives". known: the classes that targets have, from 0. Returns the number of classes too.
 local function rows(b, rule, fields, output, target, o)
-    local at, classes = o.at, nil
+    local at, classes, limit = o.at, nil, nil
     if rule.target == "class" then
-        classes = check_classes(at, o.what, output, target, o.known, fields.ignore)
+        classes, limit = check_classes(at, o.what, output, target, o.known, fields.ignore)
         if rule.check_model then
-            local complaint, field = rule.check_model(fields, classes, target.low, target.limit - 1)
+            local complaint, field = rule.check_model(fields, classes, target.low, limit - 1)
             if complaint then diag.fail(diag.field(at, field), o.what.loss .. ": " .. complaint, {}) end
         end
         return rule.rows(b, fields, output, target, o.masked), classes

@@ -95,10 +95,11 @@ static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *
 
 static int refuse(const ga_array_part *p, int64_t place, double found, ga_err *e) {
     const ga_array_field *f = p->field;
-    char expected[80];
+    char expected[80], ignored[32] = "";
+    if (f->ignores) snprintf(ignored, sizeof ignored, " or %lld", (long long)f->ignored);
     if (f->ids)
-        snprintf(expected, sizeof expected, "a whole number in %lld..%lld", (long long)f->low,
-                 (long long)f->high);
+        snprintf(expected, sizeof expected, "a whole number in %lld..%lld%s", (long long)f->low,
+                 (long long)f->high, ignored);
     else
         snprintf(expected, sizeof expected, "a finite number that %s holds",
                  ga_dtype_name(p->real));

@@ -28,6 +28,7 @@ typedef struct ga_scan_field {
     int low_part, high_part; /* their files, from 0 */
     int part;                /* the file that is being scanned */
     int64_t largest_negative; /* of the ids, 0: none; if equal to low, only one value is negative */
+    int64_t next_high;        /* the largest id below high; INT64_MIN: none */
     double odd;        /* csv: the first target that makes `ids` false, with its line and file */
     int64_t odd_line;  /* 0: none */
     int odd_part;
@@ -52,10 +53,12 @@ static inline void ga_scan_id(ga_scan_field *f, int64_t value, int64_t at) {
         f->low_part = f->part;
     }
     if (value > f->high) {
+        f->next_high = f->high;
         f->high = value;
         f->high_at = at;
         f->high_part = f->part;
-    }
+    } else if (value < f->high && value > f->next_high)
+        f->next_high = value;
     if (value < 0 && (f->largest_negative == 0 || value > f->largest_negative))
         f->largest_negative = value;
 }
@@ -64,7 +67,7 @@ static inline void ga_scan_id(ga_scan_field *f, int64_t value, int64_t at) {
 static inline void ga_scan_ids(ga_scan_field *f) {
     f->ids = true;
     f->low = INT64_MAX;
-    f->high = INT64_MIN;
+    f->high = f->next_high = INT64_MIN;
     f->low_at = f->high_at = -1;
 }
 

@@ -8,16 +8,12 @@ local function may_count(f, low, high)
     return false
 end
 
--- The complaint about fields that do not fit a model of `classes` classes and targets from `low` to `high`, and the
--- field; or nil.
+-- The complaint about fields that do not fit a model of `classes` classes and targets from `low` to `high`, without an
+-- ignored one above the classes, and the field; or nil.
 local function check_model(f, classes, low, high)
     if f.class_weights and #f.class_weights ~= classes then
         return ("class_weights has %d numbers, the model gives %d classes"):format(#f.class_weights, classes),
             "class_weights"
-    end
-    if f.ignore >= classes then
-        return ("ignore is %d, the model gives %d classes: expected one of them, or a number below 0"):format(
-            f.ignore, classes), "ignore"
     end
     if may_count(f, math.max(low, 0), high) then return nil end
     local found = ("targets are %s, and none of them counts"):format(
@@ -30,7 +26,8 @@ loss "cross_entropy" {
     doc = "mean over the counted targets of -log softmax(out)[target]",
     fields = {
         { name = "ignore", type = "int", default = -100, min = -2147483648, max = 2147483647,
-          doc = "targets of this value have weight 0; in a function their losses are 0, and count as values" },
+          doc = "targets of this value have weight 0; in a function their losses are 0, and count as values; a class "
+            .. "or a number below 0, for arrays (npy, tensors) also a number above the classes, as 255 in masks" },
         { name = "label_smoothing", type = "num", default = 0, min = 0, below = 1,
           doc = "the part of the target that is spread over all classes" },
         { name = "class_weights", type = "list",

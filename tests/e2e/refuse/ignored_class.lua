@@ -1,4 +1,4 @@
--- expect: 6: loss: the model gives 9 classes, and ignore is 9: expected a value below 0, or one of the classes
+-- expect: 6: loss: ignore is 9, the model gives 9 classes: expected one of them, or a number below 0
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)
