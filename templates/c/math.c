@@ -33,14 +33,21 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-//@ vectors(bytes, fma)
+//@ vectors(bytes, fma, renamed)
 /* The elements that one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
 enum { VEC_LANES = $bytes / sizeof(real) };
 typedef real vec __attribute__((vector_size($bytes)));
 typedef real vec_at __attribute__((vector_size($bytes), aligned(sizeof(real)), may_alias));
 
+//% if renamed then
+#if defined __clang__ && __clang_major__ >= 19
+static inline vec vec_fma(vec a, vec b, vec c) { return __builtin_elementwise_fma(a, b, c); }
+#else
 static inline vec vec_fma(vec a, vec b, vec c) { return $fma; }
-
+#endif
+//% else
+static inline vec vec_fma(vec a, vec b, vec c) { return $fma; }
+//% end
 static inline vec vec_all(real x) { return x - (vec){0}; }
 
 /* The first n elements at p, zeros behind them; calls give a literal for n, 1 .. VEC_LANES. */
@@ -68,7 +75,9 @@ static inline float ga_fmaf(float a, float b, float c) { return $value; }
 #endif
 
 //@ portable_vec_fma(builtin, each)
-#if defined __FMA__
+#if defined __FMA__ && defined __clang__ && __clang_major__ >= 19
+#define PORTABLE_VEC_FMA(a, b, c) __builtin_elementwise_fma(a, b, c)
+#elif defined __FMA__
 #define PORTABLE_VEC_FMA(a, b, c) (vec) $builtin(a, b, c)
 #elif defined __FP_FAST_FMAF || defined __ARM_FEATURE_FMA
 #define PORTABLE_VEC_FMA(a, b, c) \

@@ -1,5 +1,5 @@
--- Targets that do not count may have a value above all classes, as masks of images have: 255. Such a program computes
--- the numbers of one whose data has -100 in their place.
+-- Targets that do not count may have a value above all classes, 255 in masks of images. A program for them computes the
+-- numbers of one whose data has -100 in its place.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/lua/formats.lua")(t)) end }

@@ -10,9 +10,11 @@ local vector_conv = require "emit.targets.c.vector_conv"
 
 local math_file = {}
 
--- The C expression of a * b + c on vectors for each instruction set, and the header that declares it.
+-- The C expression of a * b + c on vectors for each instruction set, and the header that declares it. renamed: clang
+-- has another name for it from version 19 on.
 local VECTOR_FMA = {
-    avx2 = { f32 = "__builtin_ia32_vfmaddps256(a, b, c)", f64 = "__builtin_ia32_vfmaddpd256(a, b, c)" },
+    avx2 = { f32 = "__builtin_ia32_vfmaddps256(a, b, c)", f64 = "__builtin_ia32_vfmaddpd256(a, b, c)",
+        renamed = true },
     avx512 = { f32 = "_mm512_fmadd_ps(a, b, c)", f64 = "_mm512_fmadd_pd(a, b, c)",
         include = "<immintrin.h>" },
     portable = { f32 = "PORTABLE_VEC_FMA(a, b, c)", f64 = "PORTABLE_VEC_FMA(a, b, c)" },
@@ -21,7 +23,8 @@ local VECTOR_FMA = {
 
 local function vectors(context)
     local fma = VECTOR_FMA[context.profile.fma]
-    return { bytes = context.profile.vector, fma = text.block(fma and fma[context.real] or "a * b + c") }
+    return { bytes = context.profile.vector, fma = text.block(fma and fma[context.real] or "a * b + c"),
+        renamed = fma and fma.renamed or false }
 end
 
 local function scalar_fma(context)
