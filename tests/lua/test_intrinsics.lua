@@ -63,4 +63,23 @@ add("all that templates use are in plain C, and have their values checked", func
     assert(found > 20, "no intrinsics found")
 end)
 
+-- clang 20 and later has no builtins of gcc's names for multiply-adds. One that says that it is of version 20 leaves none
+-- of them in the texts that use them, one of version 18 leaves them.
+add("no name of gcc's is left for a newer clang", function(t)
+    if t.shell("command -v clang").status ~= 0 then t.not_run("needs clang") end
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = t.temp() .. "/program"
+    t.equal(programs.gagen({ t.root .. "/specs/digits_mlp.lua", "--march", "x86-64-v3", "-o", folder }).status, 0)
+    for _, file in ipairs { "math.c", "digits_mlp_predict.h" } do
+        for version, wanted in next, { [20] = "__builtin_elementwise_fma", [18] = "__builtin_ia32_vfmaddps" } do
+            local text = t.run({ "clang", "-std=gnu11", "-E", "-x", "c", "-mavx2", "-mfma",
+                "-DDIGITS_MLP_PREDICT_IMPLEMENTATION", "-U__clang_major__", "-D__clang_major__=" .. version, "-I" .. folder,
+                "-I" .. folder .. "/runtime", folder .. "/" .. file }).out
+            for _, name in ipairs { "__builtin_elementwise_fma", "__builtin_ia32_vfmaddps" } do
+                t.equal(text:find(name, 1, true) ~= nil, name == wanted, file .. " " .. version .. " " .. name)
+            end
+        end
+    end
+end)
+
 return tests
