@@ -52,7 +52,7 @@ local function check_dtype(self, node, name, wanted, tensor)
     if wanted == "any" or (wanted == "i32") == (tensor.dtype == "i32") then return end
     diag.fail(self.at, ("%s: '%s' has %s, expected %s"):format(node.op, name,
         tensor.dtype == "i32" and "whole numbers" or "real numbers",
-        wanted == "i32" and "whole numbers, such as ids or classes" or "real ones"), {})
+        wanted == "i32" and "whole numbers, such as ids or classes" or "real ones: x * 1.0"), {})
 end
 
 -- Unifies one shape with a pattern such as "..., K"; fills letters and lead. "*" is any shape.
@@ -241,10 +241,10 @@ local function views_of(keys, shape)
 end
 
 --- A pointwise node: f(variables) gives the expression over the inputs; only inputs it reads are
--- kept, and an expression that is one of the inputs adds no node. Inputs are broadcast as torch
--- does, but the rows of a batch only to rows. rule = { entry, fields } is what autodiff
--- differentiates; node.views says how inputs that are broadcast are found. `result` names the statement
--- ("relu_dx", "add_out"); a rule is its own name for it.
+-- kept, and an expression that is one of the inputs adds no node, but one of whole numbers makes real
+-- ones of them. Inputs are broadcast as torch does, but the rows of a batch only to rows. rule =
+-- { entry, fields } is what autodiff differentiates; node.views says how inputs that are broadcast are
+-- found. `result` names the statement ("relu_dx", "add_out"); a rule is its own name for it.
 function build:map(tensors, f, name, rule, result)
     local shape = common_shape(self, tensors, rule and rule.entry.name or "map")
     local keys, variables = name_inputs(tensors)
@@ -252,7 +252,7 @@ function build:map(tensors, f, name, rule, result)
     local read = expr.variables(e)
     local ins, order = {}, {}
     for tensor, key in keys:each() do
-        if e.op == "var" and e.name == key and #tensor.shape == #shape
+        if e.op == "var" and e.name == key and tensor.dtype ~= "i32" and #tensor.shape == #shape
             and graph.elements(tensor.shape) == graph.elements(shape) then
             return tensor
         end

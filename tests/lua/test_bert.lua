@@ -219,4 +219,46 @@ add("the shipped GPT-2 loads a file of Hugging Face's GPT2Model", function(t)
     body_is_taken(t, programs, p, file, "transformer.", {})
 end)
 
+-- The exported file of the small model with fewer heads of keys and values: what `gagen export --hf` says.
+local function export(t, kv_heads)
+    local exported, json = dofile "tests/lua/exported.lua", dofile "tests/lua/json.lua"
+    local tensors = exported.tensors(FIGURES .. "init.safetensors")
+    for name, tensor in next, tensors do
+        if name:find "self.key" or name:find "self.value" then
+            tensor.shape[1] = tensor.shape[1] // 3 * kv_heads
+            table.move({}, 1, #tensor.values, #tensor.values // 3 * kv_heads + 1, tensor.values)
+        end
+    end
+    local text = spec { optimizer = "adamw", accumulate = 1, precision = "f32", drop = 0 }
+    local fewer = { ["attend { heads = heads,"] = "attend { heads = heads, kv_heads = " .. kv_heads .. ",",
+        ['linear "attention.self.key"   { width }'] = 'linear "attention.self.key" { 4 * ' .. kv_heads .. " }",
+        ['linear "attention.self.value" { width }'] = 'linear "attention.self.value" { 4 * ' .. kv_heads .. " }" }
+    for from, to in next, fewer do
+        local count
+        text, count = text:gsub(from:gsub("%p", "%%%0"), to)
+        assert(count == 1, from)
+    end
+    local folder, run = exported.open(t, text, tensors)
+    t.write(folder .. "/data/bert_rows.safetensors", data_file(t))
+    local result = run("--hf", "made")
+    if result.status ~= 0 then return result end
+    local found, header = exported.tensors(folder .. "/made/model.safetensors")
+    exported.same(t, found, tensors)
+    for name, entry in next, header do
+        local elements = 1
+        for _, n in ipairs(entry.shape or {}) do elements = elements * n end
+        if entry.shape then t.equal(entry.data_offsets[2] - entry.data_offsets[1], 4 * elements, name) end
+    end
+    return result, json.read(host.read(folder .. "/made/config.json"))
+end
+
+add("hf: the shipped BERT keeps its tensors; fewer heads of keys and values have no place in it", function(t)
+    local result, config = export(t, 3)
+    t.equal(result.status, 0, result.err)
+    t.equal({ config.hidden_size, config.num_attention_heads, config.num_hidden_layers }, { 12, 3, 2 })
+    result = export(t, 1)
+    t.equal({ result.status, result.out }, { 1, "" })
+    t.match(result.err, "^out/p/spec.lua:%d+: export: kv_heads is 1, heads is 3\n")
+end)
+
 return tests

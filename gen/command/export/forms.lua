@@ -45,6 +45,9 @@ local function sizes(m, form, attend, loop)
     form.heads, form.kv_heads, form.head_width = a.heads, a.kv_heads, a.d
     form.width, form.context = loop.arg.shape[3], loop.arg.shape[2]
     form.layers, form.eps, form.drops = loop.region.count, m.eps, m.drops
+    if form.name ~= "llama" and form.kv_heads ~= form.heads then
+        m:refuse_option(attend, "kv_heads is %d, heads is %d", form.kv_heads, form.heads)
+    end
     if form.heads * form.head_width ~= form.width then
         m:refuse_option(attend, "%d heads of %d in a model of width %d", form.heads, form.head_width, form.width)
     end
@@ -72,9 +75,6 @@ local function gpt2(g)
     form.ln_1 = m:norm(x, "its first norm", "layernorm")
     m:same(form.ln_1.x, loop.arg, "the input of its first norm", "the stream")
     m:same(stream, loop.arg, "its residual", "the stream")
-    if attend.attrs.kv_heads ~= attend.attrs.heads then
-        m:refuse_option(attend, "kv_heads is %d, heads is %d", attend.attrs.kv_heads, attend.attrs.heads)
-    end
     local sum = m:node(m:behind_dropout(loop.init, "embedding"), "its embeddings", "positions")
     form.wpe = m:positions(sum)
     form.wte = embedding(m, sum.ins.x1, "its tokens")
