@@ -318,7 +318,8 @@ function build:param(suffix, shape, init)
     for _, one in ipairs(saved) do
         local other = g.param_named[one]
         if other then
-            diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(one),
+            diag.fail(self.at, ("parameter '%s' exists already: give the layer another name, or apply one layer "
+                .. "twice to share its parameters"):format(one),
                 { notes = { { at = other.at, message = "the first one is here" } } })
         end
     end
@@ -348,8 +349,8 @@ function build:share(param, shape)
             graph.shape_text(param.shape), graph.shape_text(shape)), {})
     end
     if not graph.inside(self.scope, param.region) then
-        diag.fail(self.at, ("'%s' belongs to a `times`: its layer cannot be used outside"):format(
-            param.name), {})
+        diag.fail(self.at, ("'%s' belongs to a `times`: its layer cannot be used outside, but one that is applied before "
+            .. "the `times` may be used in it"):format((param.name:gsub("%%d", "N"))), {})
     end
     return param.value
 end

@@ -260,7 +260,10 @@ local function config_word(box, nodes, name, line)
     return function(...)
         local value = one(name, nodes, line, ...)
         if value == nil then nodes.fail(line, name .. ": expected a value or a table of fields") end
-        if nodes.scope then nodes.fail(line, name .. ": stands outside of functions") end
+        if nodes.scope then
+            nodes.fail(line, name .. ": stands outside of functions" .. (math[name] and "; in one, math." .. name
+                .. "(x) is meant" or ""))
+        end
         if type(value) ~= "table" then value = { value } end
         if LISTS[name] then value = without_functions(box, nodes, name, value, line) end
         local body = RESULT[name] and type(value[1]) == "function" and value[1]

@@ -332,10 +332,12 @@ end
 
 --- The layers of the spec language that are structure, not arithmetic.
 words.structure = {
-    { name = "times", named = true, doc = "the same layers n times, each with parameters of its own",
+    { name = "times", named = true, doc = "the same layers n times, each with parameters of its own; layers "
+        .. "applied before it share theirs in all iterations",
       usage = 'times(n) "name" { layer, ... } | function(x) return tensor end',
       example = 'times(3) "h" { residual { linear "fc" { 8 }, relu {} } }' },
-    { name = "block", named = true, doc = "a name in front of the names inside",
+    { name = "block", named = true, doc = "a name in front of the names inside; a layer that was applied "
+        .. "before keeps its name and parameters: local l = linear ..., used twice, shares them",
       usage = 'block "name" { layer, ... } | function(x) return tensor end',
       example = 'block "encoder" { linear "fc1" { 8 }, relu {}, linear "fc2" { 8 } }' },
     { name = "residual", named = false, doc = "x + layers(x), or shortcut(x) + layers(x)",

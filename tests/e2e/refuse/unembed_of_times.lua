@@ -1,4 +1,4 @@
--- expect: 6: 'h.%d.e.weight' belongs to a `times`: its layer cannot be used outside
+-- expect: 6: 'h.N.e.weight' belongs to a `times`: its layer cannot be used outside
 data      { "csv", train = "digits/digits.csv.gz", target = "last" }
 batch     (16)
 model(function(batch)
