@@ -349,8 +349,8 @@ function build:share(param, shape)
             graph.shape_text(param.shape), graph.shape_text(shape)), {})
     end
     if not graph.inside(self.scope, param.region) then
-        diag.fail(self.at, ("'%s' belongs to a `times`: its layer cannot be used outside, but one that is applied before "
-            .. "the `times` may be used in it"):format((param.name:gsub("%%d", "N"))), {})
+        diag.fail(self.at, ("'%s' belongs to a `times`: its layer cannot be used outside, but one that is applied "
+            .. "before the `times` may be used in it"):format((param.name:gsub("%%d", "N"))), {})
     end
     return param.value
 end

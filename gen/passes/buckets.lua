@@ -31,8 +31,9 @@ end
 
 -- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
 -- layers of a region that is larger, from the last layer down, as the backward pass completes them. A bucket has
--- parameters of one handler; where a layer has several, each layer has a bucket for each of them. A parameter or a
--- layer that is larger alone has a bucket of its own. With limit 0 each layer of a region is a bucket.
+-- parameters of one handler; where a layer, or the only one of a `times`, has several, each layer has a bucket for each
+-- of them. A parameter or a layer that is larger alone has a bucket of its own. With limit 0 each layer of a region is
+-- a bucket.
 local function by_layers(g, config, items, limit, aligned)
     g.buckets = {}
     local last
@@ -42,12 +43,13 @@ local function by_layers(g, config, items, limit, aligned)
     end
     for _, item in ipairs(items) do
         local n = item.size * item.count
-        local pieces = item.count > 1 and pieces_of(item, aligned) or {}
+        local pieces = pieces_of(item, aligned)
         if #pieces > 1 then
             for _, piece in ipairs(pieces) do
                 piece.first_bucket, piece.bucket_layers, last = #g.buckets + 1, 1, nil
                 for l = item.count - 1, 0, -1 do
-                    add { offset = piece.offset + l * item.size, n = piece.n, params = piece.params, of = piece }
+                    add { offset = piece.offset + l * item.size, n = piece.n, params = piece.params,
+                        of = item.count > 1 and piece or nil }
                 end
             end
         elseif n > limit and item.count > 1 then

@@ -2,6 +2,7 @@
 --
 --   { rank = 1, weight_decay = 0 }      vectors; the parameters of no group are matrices, if all have two axes
 --   { "*.bias", weight_decay = 0 }      bias; the parameters of no group are others
+--   { "0.*", weight_decay = 0 }         group_0
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -16,7 +17,8 @@ local PARTS = { "sums", "scales", "start", "rows", "columns", "factors" }
 local function chosen_by(entry)
     if not entry then return nil end
     if entry.rank then return OF_RANK[entry.rank] or "rank_" .. entry.rank end
-    return (graph.identifier((entry.glob:gsub("%*", "."))):gsub("__+", "_"):gsub("^_", ""):gsub("_$", ""))
+    local word = graph.identifier((entry.glob:gsub("%*", "."))):gsub("__+", "_"):gsub("^_", ""):gsub("_$", "")
+    return (word:gsub("^%d", "group_%0"))
 end
 
 -- A word for the parameters of a group without an entry: by their rank.

@@ -285,7 +285,7 @@ static int write_file(save *v, const ga_ckpt_file *file, bool gradient) {
     int code = divided ? ga_safetensors_begin(fd, path, arrays, count, notes, note_count, &data, v->e)
                        : ga_safetensors_write(fd, path, arrays, count, notes, note_count, finite_only, &written, v->e);
     if (code == GA_OK && divided)
-        code = ga_safetensors_put((ga_values_file){fd, path, finite_only, data}, arrays, count, v->e);
+        code = ga_safetensors_put((ga_values_file){fd, path, finite_only, data}, arrays, count, true, v->e);
     code = finish_file(v, fd, name, code);
     if (code == GA_OK && !gradient && !is_shared(file)) list_file(v, name, written.bytes);
     return code;
@@ -298,7 +298,7 @@ static int write_part(save *v, const ga_ckpt_file *f) {
     if (fd < 0) return fail_at(v, f->name, "cannot be opened");
     path_of(v, f->name, path);
     const ga_values_file file = {fd, path, true, ga_safetensors_data(f->arrays, f->count)};
-    return finish_file(v, fd, f->name, ga_safetensors_put(file, f->arrays, f->count, v->e));
+    return finish_file(v, fd, f->name, ga_safetensors_put(file, f->arrays, f->count, false, v->e));
 }
 
 /* Rank 0 writes the parts of all ranks to a file, or what rank `of` holds. Collective. */

@@ -185,13 +185,14 @@ int ga_safetensors_put_run(const ga_values_file *f, const ga_array *a, const ga_
     return rc ? ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", f->path, strerror(rc)) : GA_OK;
 }
 
-int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, ga_err *e) {
+int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, bool whole, ga_err *e) {
     char buffer[GA_RUN];
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++) {
                 const ga_param *p = &arrays[i].params[k];
-                for (ga_held h = {0}; ga_array_next(&arrays[i], p, l, &h);) {
+                const bool writes = whole || arrays[i].shard;
+                for (ga_held h = {0}; writes && ga_array_next(&arrays[i], p, l, &h);) {
                     const void *values = ga_array_get(&arrays[i], &h, buffer, e);
                     if (!values) return GA_ENVIRONMENT;
                     GA_TRY(ga_safetensors_put_run(&f, &arrays[i], p, l, values, h.i, h.n, e));

@@ -46,8 +46,9 @@ typedef struct ga_values_file {
     int64_t at;       /* offset of the first value of the file, or of a tensor */
 } ga_values_file;
 
-/* Writes the values that this rank holds; no allocation, no sync. */
-int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, ga_err *e);
+/* Writes the values that this rank holds, those of arrays that are not divided only if `whole`: each rank has its own,
+ * and a file has those of one. No allocation, no sync. */
+int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, bool whole, ga_err *e);
 
 /* Writes elements i .. i + n - 1 of iteration l of a parameter, whose values begin at f->at. */
 int ga_safetensors_put_run(const ga_values_file *f, const ga_array *a, const ga_param *p, int l, const void *values,

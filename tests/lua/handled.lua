@@ -26,14 +26,14 @@ end
 
 local MODEL = [[{
     linear "tied" { 6, bias = false }, tanh {},
-    times(3) "h" { residual { linear "experts.up" { 6 }, tanh {}, linear "mix" { 6 } } },
+    times(%d) "h" { residual { linear "experts.up" { 6 }, tanh {}, linear "mix" { 6 } } },
     linear "head" { 3 },
 }]]
 
---- A spec; o: { file, a, parallel, rate, optimizer, more = further words }.
+--- A spec; o: { file, a, parallel, rate, optimizer, layers of "h" (3), more = further words }.
 function handled.spec(o)
     return table.concat({ ('data { "csv", train = %q, target = "last", scale = 1/10, shuffle = false, last = "pad" }')
-        :format(o.file), ("batch (%d)\naccumulate { %d }"):format(ROWS, o.a), "model " .. MODEL,
+        :format(o.file), ("batch (%d)\naccumulate { %d }"):format(ROWS, o.a), "model " .. MODEL:format(o.layers or 3),
         'loss { "cross_entropy", weight = "sample" }',
         o.optimizer or ('optimizer { "sgd", lr = %g }'):format(o.rate or RATE), 'precision "f64"',
         "train { updates = 50, seed = 7 }", 'checkpoint { every = "end" }', o.parallel or "", o.more or "" }, "\n")
@@ -48,9 +48,10 @@ end
 -- === the truth ===================================================================================
 
 --- The sums of the rows' gradients in each micro-batch, and how many rows it has, at the values that training starts
---- with: by a program of one rank whose rate is 0.
-function handled.micro_batches(t, programs, file, a)
-    local p = programs.build("handlers_truth_" .. a, handled.spec { file = file, a = 1, rate = 0 })
+--- with: by a program of one rank whose rate is 0. layers: of "h", 3 without.
+function handled.micro_batches(t, programs, file, a, layers)
+    local p = programs.build(("handlers_truth_%d_%d"):format(a, layers or 3),
+        handled.spec { file = file, a = 1, rate = 0, layers = layers })
     local list = {}
     for k = 0, RANKS * a - 1 do
         local dump = programs.dump(p, { "--cycles", k + 1, "--threads", 1 })

@@ -403,6 +403,21 @@ add("ranks: with running = \"micro\" all use the statistics of rank 0, which its
     end
 end)
 
+-- No evaluation has given those of rank 0 to all before.
+add("ranks: a checkpoint has the statistics of rank 0 in every mode", function(t)
+    local programs, expected = t.load("tests/lua/programs.lua")(t), nil
+    for _, mode in ipairs { "ddp", "zero1", "zero2", "zero3" } do
+        local p = programs.build("batchnorm_saved_" .. mode, divided(15, 2, "micro",
+            ('parallel "%s" checkpoint { every = 1 }\n'):format(mode)), { comm = "mpi" })
+        local folder = t.temp()
+        programs.train(p, { ranks = 2, "--threads", 1, "--cycles", 3, "--checkpoint", folder })
+        local list = programs.tensors(folder .. "/cycle-000000001/model.safetensors")
+        local found = { list["bn.running_mean"].values, list["bn.running_var"].values }
+        expected = expected or found
+        t.equal(found, expected, mode)
+    end
+end)
+
 add("ranks: the CUDA target equals the C target", function(t)
     local devices = dofile "tests/lua/devices.lua"
     devices.needs_library(t)

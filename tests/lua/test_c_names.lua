@@ -159,4 +159,21 @@ add("a field with the name of a macro, of another member or but for capitals of 
     t.equal(field_name.obstacle("city", { "target", "input" }), nil)
 end)
 
+-- Layers of torch's Sequential have numbers for names.
+add("a group of parameters whose names are numbers compiles", function(t)
+    local folder = t.temp()
+    local text, count = host.read("specs/digits_mlp.lua"):gsub('"fc(%d)"', '"%1"')
+    assert(count > 1)
+    text, count = text:gsub("\noptimizer [^\n]*", '\noptimizer { "adamw", lr = 0.01, groups = { { "1.*", weight_decay = 0.1 }, '
+        .. '{ "*2.bias", lr_scale = 2 } } }')
+    assert(count == 1)
+    t.write(folder .. "/numbers.lua", text)
+    local result = t.run { t.gagen, folder .. "/numbers.lua", "-o", folder .. "/out", env = { "GAGEN_DATA=specs/data" } }
+    t.equal(result.status, 0, result.err)
+    t.match(host.read(folder .. "/out/model.h"), "\n    range [^;]*group_1,")
+    local flags = host.read(folder .. "/out/Makefile"):match "\nFLAGS = (.-[^\\])\n":gsub("\\\n", "")
+    local compiled = t.shell(("cd %s/out && cc %s -Werror -fsyntax-only step.c"):format(folder, flags))
+    t.equal(compiled.status, 0, compiled.err)
+end)
+
 return tests

@@ -12,13 +12,13 @@ local parallel, spec, write_rows, first_of = handled.parallel, handled.spec, han
 local calls_of = handled.calls_of
 
 -- Trains one update and compares the parameters of each rank, and the norm, with the formula. made(g): what a function
--- of the spec makes of an element.
-local function compare(t, name, a, text, reduction, made)
+-- of the spec makes of an element; layers: of "h", 3 without.
+local function compare(t, name, a, text, reduction, made, layers)
     local programs = t.load("tests/lua/programs.lua")(t)
     local file, log = write_rows(t, programs, a), t.temp() .. "/log"
-    local truth = handled.micro_batches(t, programs, file, a)
-    local p = programs.build(("handlers_%s_%d"):format(name, a), spec { file = file, a = a, parallel = text },
-        { comm = "mpi" })
+    local truth = handled.micro_batches(t, programs, file, a, layers)
+    local p = programs.build(("handlers_%s_%d"):format(name, a),
+        spec { file = file, a = a, parallel = text, layers = layers }, { comm = "mpi" })
     local dump = programs.dump(p, { ranks = RANKS, "--threads", 1, "--cycles", 1, "--log", log })
     handled.check(programs, { dump = dump, truth = truth, a = a, reduction = reduction, made = made })
     local event, plan = handled.last_update(log), programs.plan(p)
@@ -37,6 +37,12 @@ for _, a in ipairs { 1, 3 } do
         t.equal(bytes(1) == bytes(3), false)
     end)
 end
+
+add("a layer in a `times` of one has a bucket for each handler", function(t)
+    local event, plan = compare(t, "one_layer", 3, parallel("ep = " .. EP,
+        '{ "moe", params = "*.experts.*", group = "ep" }, { "data_parallel" }'), first_of { { "experts", PAIRS } }, nil, 1)
+    t.equal({ event.collectives, event.comm_bytes }, { calls_of(plan), plan.totals.comm_bytes_per_cycle })
+end)
 
 add("pipeline_shared: tied copies are summed, others have their own", function(t)
     compare(t, "ends", 3, parallel("ends = " .. ENDS,
