@@ -106,8 +106,8 @@ words.list = {
       fields = {
         field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
             doc = "what the sum of a cycle's losses is divided by: token, the weight of all targets that count; "
-                .. "sample, the rows that have such a target; micro, that of each micro-step, then their number; "
-                .. "sum, nothing" }),
+                .. "sample, the rows that have such a target; micro, that of each micro-step, then the number "
+                .. "of those with a target; sum, nothing" }),
     } },
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
       required = true, doc = "the update rule", select = "optimizers", own = {
@@ -150,7 +150,8 @@ words.list = {
             doc = "the norm: (sum of |g|^p)^(1/p), or the largest |g|" }),
         field("value", "num", { above = 0, doc = "largest size of an element" }),
         field("per_group", "bool", { default = false,
-            doc = "a norm and a factor for each group of the optimizer" }),
+            doc = "a norm and a factor for each group of the optimizer; parameters of its `rest` are groups of "
+                .. "their own" }),
     } },
     { name = "precision", example = 'precision { "f32", accum = "kahan" }',
       doc = "the type of all arithmetic, and how values are stored", fields = {

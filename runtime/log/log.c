@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -345,9 +344,8 @@ void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms) {
 }
 
 void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason) {
-    struct rusage use = {0};
-    double seconds = ga_clock() - l->opened;
-    getrusage(RUSAGE_SELF, &use);
+    const double seconds = ga_clock() - l->opened;
+    const int64_t peak = ga_peak_bytes();
     ga_text t = begin(l);
     ga_text_add(&t, "{\"event\":\"end\"");
     add_int(&t, "cycle", cycle);
@@ -355,7 +353,7 @@ void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const
     add_int(&t, "skipped", skipped);
     add_text(&t, "reason", reason);
     add_number(&t, "seconds", seconds);
-    add_int(&t, "peak_rss_bytes", (int64_t)use.ru_maxrss * 1024);
+    add_int(&t, "peak_rss_bytes", peak);
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;
@@ -363,7 +361,7 @@ void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const
     t = begin(l);
     ga_text_add(&t, "end %s cycle %lld update %lld skipped %lld mem %lldMiB t %.1fs", reason,
                 (long long)cycle, (long long)update, (long long)skipped,
-                (long long)use.ru_maxrss / 1024, seconds);
+                (long long)peak / (1 << 20), seconds);
     send(&l->text, &t);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COLUMN = 64, LINE = 512 };
+enum { COLUMN = 64, LINE = 512, STATUS = 4096 };
+
+int64_t ga_peak_bytes(void) {
+    char text[STATUS]; /* the line is among the first ones; getrusage counts memory before exec, too */
+    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *found = strstr(text, "VmHWM:");
+    if (found) return strtoll(found + strlen("VmHWM:"), NULL, 10) * 1024;
+    struct rusage use = {0};
+    getrusage(RUSAGE_SELF, &use);
+    return (int64_t)use.ru_maxrss * 1024;
+}
 
 void ga_progress_open(ga_progress *p, bool wanted) {
     const char *terminal = getenv("TERM");
@@ -93,13 +107,10 @@ static void add_column(ga_text *t, int column, int width, const ga_progress *p,
     case NORM:
         if (v->grad_norm >= 0) ga_text_add(t, "|g| %.3g", v->grad_norm);
         break;
-    case MEMORY: {
-        struct rusage use = {0};
-        getrusage(RUSAGE_SELF, &use);
-        add_amount(t, (double)use.ru_maxrss * 1024);
+    case MEMORY:
+        add_amount(t, (double)ga_peak_bytes());
         ga_text_add(t, "B");
         break;
-    }
     case END: {
         const time_t end = time(NULL) + (time_t)left;
         struct tm local;

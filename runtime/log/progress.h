@@ -27,6 +27,9 @@ typedef struct ga_progress {
 
 void ga_progress_open(ga_progress *p, bool wanted);
 
+/* The most memory that this program had, in bytes, without that of the program that started it. */
+int64_t ga_peak_bytes(void);
+
 /* Draws the losses above the line from now on. */
 void ga_progress_plot(ga_progress *p);
 
