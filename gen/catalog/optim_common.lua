@@ -82,6 +82,11 @@ function common.decayed(o, w, lr)
     return o.weight_decay ~= 0 and w * expr.named("decay", 1 - lr * o.weight_decay) or w
 end
 
+--- `moved`, or `still` where a schedule has moved the momentum to 0, as torch has it: no buffer is kept or read then.
+function common.with_momentum(o, moved, still)
+    return o.momentum_vanishes and expr.where(expr.gt(o.momentum, 0), moved, still) or moved
+end
+
 --- The momentum buffer after g: momentum buf + (1 - dampening) g; after the first update g alone.
 function common.buffer(o, buf, g, t)
     local fresh = o.dampening == 0 and 1 or expr.where(expr.lt(t, 2), 1, 1 - o.dampening)

@@ -295,11 +295,15 @@ function schedule.moves_momentum(c)
 end
 
 --- The fields of a rule or group, where the schedule moves the momentum with the variable `momentum` in its place.
---- The momentum of a rest without one stays 0.
+--- The momentum of a rest without one stays 0. momentum_vanishes: whether the schedule moves it to 0 itself.
 function schedule.with_momentum(c, rule, fields)
     local name = rule.cycled
     if not name or not schedule.moves_momentum(c) or fields.momentum == 0 then return fields end
-    if name == "momentum" then return ordered.copy(fields, { momentum = expr.var "momentum" }) end
+    if name == "momentum" then
+        local moved = c.schedule.fields
+        return ordered.copy(fields, { momentum = expr.var "momentum",
+            momentum_vanishes = moved.base_momentum == 0 or moved.max_momentum == 0 })
+    end
     local betas = ordered.copy(fields[name])
     betas[1] = expr.var "momentum"
     return ordered.copy(fields, { [name] = betas })

@@ -410,6 +410,31 @@ add("stages are the same one behind the other and as a list by their name", func
     t.equal(rates 'stages = { { "linear_lr" }, { "cosine" } }', rates '{ "linear_lr" }, { "cosine" }')
 end)
 
+-- The gradient is 1 in each update. torch keeps and reads no buffer where the momentum is 0, here in the third update.
+add("a momentum that is moved to 0 leaves the buffer as it is", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/ones.csv", ("1,0\n"):rep(6))
+    local p = programs.build("momentum_zero", [[
+data       { "csv", train = "ones.csv", target = "last", shuffle = false }
+batch      (1)
+model      { linear "a" { 1, bias = false } }
+init       { { "*", value = 1 } }
+loss       (function(out, batch) return out end)
+optimizer  { "sgd", lr = 0.05, momentum = 0.9, nesterov = true }
+schedule   { "cyclic", max_lr = 0.2, step_size_up = 2, base_momentum = 0, max_momentum = 0.5 }
+precision  "f64"
+train      { updates = 6, allow = { "unusual_rate" } }
+]])
+    local w, buf = 1, 0
+    for _, momentum in ipairs { 0.5, 0.25, 0, 0.25, 0.5, 0.25 } do
+        local rate = 0.05 + 0.15 * (1 - 2 * momentum)
+        if momentum > 0 then buf = momentum * buf + 1 end
+        w = w - rate * (momentum > 0 and 1 + momentum * buf or 1)
+    end
+    local found = programs.tensors(programs.dump(p, {}) .. "/parameters.safetensors")["a.weight"]
+    t.near(found.values[1], w, 1e-14)
+end)
+
 add("a rate that ends above its start gives a warning", function(t, numeric)
     local function said(schedule, lr)
         local path = write_spec(t, numeric, { schedule = schedule, optimizer = sgd(lr) })

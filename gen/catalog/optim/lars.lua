@@ -27,8 +27,9 @@ optimizer "lars" {
         local list, d = {}, var "d"
         list[1] = { "d", where(gt(decayed, 10), 10, where(lt(decayed, -10), -10, decayed)) }     -- NaN stays NaN
         if o.momentum ~= 0 then
-            list[#list + 1] = { "buf", o.momentum * s.buf + d }       -- starts at 0, so the first value is d
-            d = var "buf"
+            -- the buffer starts at 0, so the first value is d
+            list[#list + 1] = { "buf", common.with_momentum(o, o.momentum * s.buf + d, s.buf) }
+            d = common.with_momentum(o, var "buf", d)
         end
         list[#list + 1] = { "w", w - (o.lars and lr * var "ratio" or lr) * d }
         return list

@@ -28,8 +28,8 @@ optimizer "rmsprop" {
         end
         local step = g / (sqrt(spread) + o.eps)
         if o.momentum ~= 0 then
-            list[#list + 1] = { "buf", o.momentum * s.buf + step }
-            step = var "buf"
+            list[#list + 1] = { "buf", common.with_momentum(o, o.momentum * s.buf + step, s.buf) }
+            step = common.with_momentum(o, var "buf", step)
         end
         list[#list + 1] = { "w", w - lr * step }
         return list

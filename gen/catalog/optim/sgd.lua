@@ -25,8 +25,8 @@ local function sgd(name, doc, option)
             g = common.gradient(o, w, g, list, o.wd_after_momentum)
             local step = g
             if o.momentum ~= 0 then
-                list[#list + 1] = { "buf", common.buffer(o, s.buf, g, t) }
-                step = o.nesterov and g + o.momentum * var "buf" or var "buf"
+                list[#list + 1] = { "buf", common.with_momentum(o, common.buffer(o, s.buf, g, t), s.buf) }
+                step = common.with_momentum(o, o.nesterov and g + o.momentum * var "buf" or var "buf", g)
             end
             if o.wd_after_momentum and o.weight_decay ~= 0 then step = step + o.weight_decay * w end
             list[#list + 1] = { "w", w - lr * step }
