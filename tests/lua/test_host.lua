@@ -186,7 +186,7 @@ add("data_scan", function(t)
     t.equal(facts.count, { 2 })
     t.equal(facts.fields[1].shape, { 2 })
     t.equal(facts.fields[2], { name = "target", ids = true, shape = {}, element = 0, low = 0,
-        high = 2, low_at = 1, low_file = 1, high_at = 2, high_file = 1 })
+        high = 2, low_at = 1, low_file = 1, high_at = 2, high_file = 1, next_high = 0 })
     t.equal(scan("x.csv", { target = 2 }).fields[2].ids, false)
     t.equal(scan("x.csv", { files = { folder .. "/x.csv", folder .. "/x.csv" } }).count, { 2, 2 })
     refused(t, "y.csv:2: column 2", scan("y.csv", { columns = 2, target = 2 }))
