@@ -6,18 +6,23 @@ static inline void widen_row(real *restrict to, const $half *restrict from, int 
     for (int c = 0; c < n; c++) to[c] = $(half)_widen(from[c]);
 }
 
-//@ vec_widen(half, bf16, wide)
+//@ vec_widen(half, bf16, bits)
 /* VEC_LANES elements of 16 bits as numbers to compute with. */
 static inline vec vec_widen(const $half *x) {
 //% if not bf16 then
     vec out;
     for (int j = 0; j < VEC_LANES; j++) out[j] = $(half)_widen(x[j]);
     return out;
-//% elseif wide then
+//% elseif bits == 512 then
     typedef uint32_t upper __attribute__((vector_size(64)));
     __m256i few;
     memcpy(&few, x, sizeof few);
     return (vec)((upper)_mm512_cvtepu16_epi32(few) << 16);
+//% elseif bits == 256 then
+    typedef uint32_t upper __attribute__((vector_size(32)));
+    __m128i few;
+    memcpy(&few, x, sizeof few);
+    return (vec)((upper)_mm256_cvtepu16_epi32(few) << 16);
 //% else
     typedef uint16_t lower __attribute__((vector_size(2 * VEC_LANES)));
     typedef uint32_t upper __attribute__((vector_size(4 * VEC_LANES)));

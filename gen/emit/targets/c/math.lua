@@ -62,6 +62,13 @@ local function strip(context)
     return { rows = rows, vectors = vectors }
 end
 
+-- The type of elements that strips of the program widen into panels, or false; that of a function that does so.
+local function strip_sums(context, uses)
+    local widens = uses { "widening_%d+x%d+", "packed_widening_%d+x%d+" }
+    return { half = widens and text.ident(context.half) }
+end
+local function widening(_, _, kind, sums) return kind:find "widening" and { half = sums.half } or {} end
+
 local function conv_sums(context)
     local rows, vectors = vector_conv.most(context.profile)
     return { rows = rows, vectors = vectors }
@@ -95,10 +102,15 @@ local function half(context) return { half = text.ident(context.half) } end
 local function half_panel(context) return { half = text.ident(context.half), depth = matmul.MOST.depth } end
 local function half_part(context) return { half = text.ident(context.half), tall = matmul.MOST.tall } end
 
--- Elements of a vector; wide: an instruction widens 16 of them.
+-- Elements of a vector; bits: of vectors that one instruction widens elements to, if that has a name of its own.
+local WIDENED = { avx2 = 256, avx512 = 512 }
 local function half_vector(context)
-    return { half = text.ident(context.half), bf16 = context.half == "bf16", wide = context.profile.fma == "avx512" }
+    local bits = WIDENED[context.profile.fma] or false
+    return { half = text.ident(context.half), bf16 = context.half == "bf16", bits = bits }
 end
+
+-- The header that declares that instruction.
+local function widening_header(profile) return WIDENED[profile.fma] and "<immintrin.h>" end
 
 -- Products on the matrix registers: the slices of an operand and its type in C, and the order of their products.
 local function slices(context) return { count = context.slices or 1 } end
@@ -136,10 +148,14 @@ local PIECES = {
     { file = "math", block = "fetch", arguments = nothing, names = { "fetch_row" } },
     { file = "math", block = "ask", arguments = nothing, names = { "ask_rows" } },
     { file = "math", block = "greatest", arguments = integers, names = { "row_greatest" } },
-    { file = "matmul", block = "strip", arguments = strip,
-        sized = { "strip", "first", "asking", "asking_first", "packed", "packed_first", "packing", "packing_first" },
-        names = { "strip", "strip_%d+x%d+", "first_%d+x%d+", "asking_%d+x%d+", "asking_first_%d+x%d+",
-            "packed_%d+x%d+", "packed_first_%d+x%d+", "packing_%d+x%d+", "packing_first_%d+x%d+" } },
+    { file = "half", block = "vec_widen", arguments = half_vector, include = widening_header, names = { "vec_widen" } },
+    { file = "strip", block = "strip", arguments = strip, names = { "strip" } },
+    { file = "strip", block = "strip_sums", arguments = strip_sums, more = widening,
+        sized = { "strip", "first", "asking", "asking_first", "packed", "packed_first", "packing", "packing_first",
+            "widening", "packed_widening" },
+        names = { "strip_sums", "strip_%d+x%d+", "first_%d+x%d+", "asking_%d+x%d+", "asking_first_%d+x%d+",
+            "packed_%d+x%d+", "packed_first_%d+x%d+", "packing_%d+x%d+", "packing_first_%d+x%d+",
+            "widening_%d+x%d+", "packed_widening_%d+x%d+" } },
     { file = "matmul", block = "fetch_lines", arguments = nothing, names = { "fetch_lines" } },
     { file = "eights", block = "turn_eights", eights = true, arguments = nothing, names = { "turn_eights" } },
     { file = "eights", block = "turned_eights", eights = true, arguments = nothing, names = { "turned_eights" } },
@@ -154,7 +170,6 @@ local PIECES = {
         arguments = square_sums, names = { "square_sums_%d+x%d+", "square_rows_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "widen_rows", arguments = half, names = { "widen_rows" } },
-    { file = "half", block = "vec_widen", arguments = half_vector, include = fma_header, names = { "vec_widen" } },
     { file = "half", block = "narrow_row", narrows = false, arguments = half, names = { "narrow_row" } },
     { file = "half", block = "narrow_row_of_pairs", narrows = true, arguments = nothing, include = matrix_header,
         names = { "narrow_row" } },
@@ -242,14 +257,14 @@ local function has_name(body, names)
 end
 
 -- The functions of a piece for some rows and columns, such as strip_6x16, that the kernels call, each once.
-local function sized_functions(piece, kernels, context)
+local function sized_functions(piece, kernels, context, given)
     local known, list = {}, {}
     for name, kind, rows, columns in kernels:gmatch("%f[%w_](([%l_]+)_(%d+)x(%d+))%(") do
         if not known[name] and ordered.find(piece.sized, kind) then
             known[name] = true
             rows, columns = math.tointeger(rows), math.tointeger(columns)
             local arguments = { name = text.ident(name), rows = rows, columns = columns }
-            if piece.more then arguments = ordered.copy(arguments, piece.more(rows, columns)) end
+            if piece.more then arguments = ordered.copy(arguments, piece.more(rows, columns, kind, given)) end
             list[#list + 1] = context.template(("c/%s.c"):format(piece.file))(kind .. "_function", arguments).text
                 :gsub("\n+$", "\n")
         end
@@ -277,9 +292,9 @@ function math_file.render(kernels, context, header)
     for i = #PIECES, 1, -1 do
         local piece = PIECES[i]
         if fits(piece, context) and uses(piece.names) then
-            local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
-                piece.arguments(context, uses)).text:gsub("\n+$", "\n")
-            if piece.sized then block = block .. "\n" .. sized_functions(piece, kernels, context) end
+            local given = piece.arguments(context, uses)
+            local block = context.template(("c/%s.c"):format(piece.file))(piece.block, given).text:gsub("\n+$", "\n")
+            if piece.sized then block = block .. "\n" .. sized_functions(piece, kernels, context, given) end
             body = block .. (found and "\n" or "") .. body
             found = true
             local more = piece.include and piece.include(context.profile)

@@ -106,8 +106,9 @@ function matmul.index(i, i_stride, j, j_stride)
 end
 
 -- The functions of whole strips: of operands as they lie; of packed parts of A; of A as it lies, while they ask for the
--- next panel. The first strip of a panel has another one of each kind.
+-- next panel. The first strip of a panel has another one of each kind, and yet another one for panels of bf16.
 local FIRST = { strip = "first", packed = "packed_first", asking = "asking_first" }
+local WIDENING = { strip = "widening", packed = "packed_widening" }
 local MORE = { asking = ", &asked" }        -- arguments of all functions of a kind
 
 -- The calls that compute a strip of an M x N result. The last strips, lower or narrower, have functions of their own.
@@ -245,17 +246,21 @@ end
 -- The strip's rows of a part.
 local PLACE = "part + (i - i0) * APART"
 
--- The calls for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns.
-local function first_calls(g, s, kind, packs)
-    if g.b_col ~= 1 or g.N < s.columns then return nil end
+-- The calls for the first strip of a panel, which packs it from rows of B; nil: no panel is whole, or rows are columns,
+-- or rows of f16, whose widening needs the registers of sums.
+local function first_calls(g, s, kernel, kind, packs)
+    if g.b_col ~= 1 or g.N < s.columns or kernel.half == "f16" then return nil end
     local low = g.M % (s.each and s.rows or s.tall)     -- rows of the lowest tile: may be fewer than a strip's
-    local calls = ("if (first) %s_%dx%d(&s, panel%s);"):format(FIRST[kind], s.rows, s.columns, MORE[kind] or "")
+    local names = kernel.half and WIDENING or FIRST
+    local more = kernel.half and (", columns, %s"):format(matmul.stride(g.b_row, g.N, "N")) or MORE[kind] or ""
+    local calls = ("if (first) %s_%dx%d(&s, panel%s);"):format(names[kind], s.rows, s.columns, more)
     if packs then
         calls = ("if (first && packs) packing_first_%dx%d(&s, panel, %s);\nelse %s"):format(s.rows, s.columns, PLACE,
             calls)
     end
     if low == 0 or low >= s.rows then return calls end
-    return ("if (first && i + ROWS > M) first_%dx%d(&s, panel);\nelse %s"):format(low, s.columns, calls)
+    return ("if (first && i + ROWS > M) %s_%dx%d(&s, panel%s);\nelse %s"):format(names.strip, low, s.columns,
+        kernel.half and more or "", calls)
 end
 
 -- The statements that pack a panel before its strips, with the function of this name; false: its first strip does.
@@ -339,7 +344,7 @@ local function arguments_of(g, s, kernel, start, size)
     local kind = kind_of(g, s, kernel)
     local deep = kernel.profile.deep_panel and (s.packed or kind == "asking")
     local packs = strips_pack(g, kernel, kind, size)
-    local first = not kernel.half and first_calls(g, s, kind, packs) or nil
+    local first = first_calls(g, s, kernel, kind, packs)
     local packing = packs and ("if (packs) packing_%dx%d(&s, %s);"):format(s.rows, s.columns, PLACE)
     local high = s.each and ("tile_height(w, M, ROWS, TALL, across, w->count > 1 ? %d : 1)"):format(s.each) or "TALL"
     return { shape = { M = g.M, N = g.N, K = g.K },
