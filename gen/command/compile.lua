@@ -71,6 +71,7 @@ local function lower(path, o, sets, choice)
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.panels = target.panels and target.panels(c)
     c.turns_once = target.turns_once and target.turns_once(c)
+    c.widens_once = target.widens_once and target.widens_once(c)
     c.narrows, c.branches = target.narrows or false, target.branches or false
     c.channels, c.together = target.channels or {}, target.together or {}
     c.placed = target.device and c.placement or nil

@@ -31,6 +31,7 @@ passes.list = {
     require "passes.sums",         -- sums over rows in kernels that read these rows (optional)
     require "passes.parts",        -- sums over many rows in parts (optional)
     require "passes.together",     -- sums of parts in one kernel (optional)
+    require "passes.widened",      -- values of 16 bits widened once for all tiles of a product (optional)
     require "passes.strides",      -- rows of values that begin where 16 bytes can be moved at once (optional)
     require "passes.collectives",  -- which collective follows which node
     require "passes.windows",      -- memory for gradients that are exchanged at once

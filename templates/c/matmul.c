@@ -211,8 +211,10 @@ static void $fn($params) {
 //% if a.packed then
     enum { APART = $(a.apart) }; /* terms that a strip of a part has room for: strips lie in several sets of a cache */
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * APART], sums[$(tile.sums)];
-//% else
+//% elseif a.widens then
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[$(tile.sums)];
+//% else
+    _Alignas(64) real panel[DEPTH * WIDTH], sums[$(tile.sums)];
 //% end
     for (ga_tiles t = ga_tiles_begin(w, down * across); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / across) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
@@ -223,7 +225,7 @@ static void $fn($params) {
             const int share = ($(b.lines) * ROWS + rows - 1) / rows;
 //% if a.packed then
             part_half_columns(part, ROWS, rows, APART, depth, a + $(a.at), $(a.stride));
-//% else
+//% elseif a.widens then
             widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), rows, depth);
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {

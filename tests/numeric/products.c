@@ -15,7 +15,7 @@
 
 #include "products.h"
 
-typedef void product(ga_worker *w, real *c, const operand *a, const operand *b, const real *bias, bool add);
+typedef void product(ga_worker *w, real *c, const left_operand *a, const operand *b, const real *bias, bool add);
 
 typedef struct shape {
     const char *name;
@@ -30,12 +30,13 @@ static const shape SHAPES[] = {
 
 enum { MOST = 1 << 20, GUARD = 64 };
 
-static operand a[MOST], b[MOST];
+static left_operand a[MOST];
+static operand b[MOST];
 static real bias[MOST], c[MOST + GUARD], expected[MOST + GUARD];
 
 static real value(uint64_t stream, uint64_t i) { return (real)(2 * ga_uniform(ga_rng(1, stream, i)) - 1); }
 
-static real left(const shape *s, int i, int k) { return NUMBER(a[i * s->a_row + k * s->a_column]); }
+static real left(const shape *s, int i, int k) { return LEFT_NUMBER(a[i * s->a_row + k * s->a_column]); }
 static real right(const shape *s, int j, int k) { return NUMBER(b[k * s->b_row + j * s->b_column]); }
 
 static __attribute__((unused)) real add_term(const shape *s, int i, int j, int k, real sum) {
@@ -204,7 +205,7 @@ int main(void) {
         if (ga_team_open(&teams[k], THREADS[k], &arenas[k], &e) < 0) return 2;
     }
     for (size_t i = 0; i < MOST; i++) {
-        a[i] = OPERAND(value(1, i));
+        a[i] = LEFT_OPERAND(value(1, i));
         b[i] = OPERAND(value(2, i));
         bias[i] = value(3, i);
     }

@@ -364,7 +364,7 @@ function kernels.make(node, section, context)
     local op = context.ops[node.op]
     expr.blame(node.at)
     local half = context.half          -- products of the boundary have the program's type
-    if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
+    if op and op.gemm and not graph.is_half(node.ins[node.signature.ins[2]]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
         asks_slices = context.asks_slices, arch = context.arch, known_tables = context.functions.tables,
         added = context.added,

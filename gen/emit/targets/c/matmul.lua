@@ -31,6 +31,9 @@ local PART, WIDENED, PANEL, LATE, WORKERS, UNEVEN = 15, 5, 8, 4, { 2, 4, 8 }, 0.
 -- time.
 local EACH, TALL_LEAST, FEW, GAIN = 2, 64, 2, 0.02
 
+-- Multiply-adds of a product that does not wait for a copy of its left operand: GAIN of its time are few microseconds.
+local SMALL = 1 << 22
+
 -- Most panels of a tile.
 local PANELS_MAX = 48
 
@@ -189,9 +192,9 @@ local function widen_for_few(s, g, cost, fits)
 end
 
 -- The sizes of a product of op.gemm's table g in elements of `size` bytes: those of matmul.sizes with the tile of least
--- cost. packed: whether A lies by columns and its parts are packed; half: whether A has 16 bits, so that a tile widens
--- its part of A and has sums of its own.
-local function tile_sizes(g, size, profile, packed, half)
+-- cost. packed: whether A lies by columns and its parts are packed; half: whether B has 16 bits, so that a tile
+-- has sums of its own; widens: whether it widens its part of A.
+local function tile_sizes(g, size, profile, packed, half, widens)
     local deep = not packed and not half
     local least = packed and not half and profile.deep_panel and size == 4 and DEPTH_PACKED or 0
     local s = matmul.sizes(g.M, g.N, g.K, size, profile, deep, least)
@@ -201,10 +204,11 @@ local function tile_sizes(g, size, profile, packed, half)
         return s
     end
     local most = math.min(deep and profile.deep_panel and TALL_DEEP or TALL_PART, 2 * g.M)
-    local scale, part, least = profile.vector / 32, packed and PART or half and WIDENED or 0
+    local scale, part, least = profile.vector / 32, packed and PART or widens and WIDENED or 0
     local function cost(tall, wide, wait) return scale * (panels_cost(s, tall, wide) + part / wide) + wait end
     local function fits(tall, wide)
-        return not half or tall * (s.depth + (s.depth < g.K and wide or 0)) * size <= profile.part
+        local terms = (packed or widens) and s.depth or 0
+        return not half or tall * (terms + (s.depth < g.K and wide or 0)) * size <= profile.part
     end
     for _, down in ipairs(cuts(g.M, s.rows, most // s.rows)) do
         for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
@@ -213,7 +217,7 @@ local function tile_sizes(g, size, profile, packed, half)
             if (not least or sum < least) and fits(tall, wide) then least, s.tall, s.wide = sum, tall, wide end
         end
     end
-    if half then widen_for_few(s, g, cost, fits) end
+    if widens then widen_for_few(s, g, cost, fits) end
     return s
 end
 
@@ -275,6 +279,7 @@ end
 
 -- Argument `a` of the templates for products.
 --   packed, packs         whether parts of A are packed by columns; whether the strips of a tile's first panel do that
+--   widens                whether a tile widens its part of A
 --   apart                 terms that a strip of a part has room for
 --   at                    the place of row i (of a part: i0) and term k
 --   stride                elements between the rows that packing reads
@@ -282,17 +287,18 @@ end
 --   strip, strides        where a strip reads A; elements between rows and between terms
 local function left(g, s, kernel, packs, size)
     local row, column = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
-    local in_part = s.packed or kernel.half
+    local in_part = s.packed or kernel.widens
     local lying = "a + " .. matmul.index("i", row, "k", column).text
     local strip, strides = lying, row .. ", " .. column
     if packs then
         strip, strides = ("lies ? %s : %s"):format(lying, PLACE), ("1, lies ? %s : ROWS"):format(column)
     elseif s.packed then
         strip, strides = PLACE, "1, ROWS"
-    elseif kernel.half then
+    elseif kernel.widens then
         strip, strides = "part + (i - i0) * depth", "depth, 1"
     end
     return { at = matmul.index(in_part and "i0" or "i", row, "k", column), packed = s.packed, packs = packs,
+        widens = kernel.widens or false,
         apart = apart(s, size), stride = text.block(g.a_col == 1 and row or column), strip = text.block(strip),
         lies = text.block(g.M % s.rows == 0 and "packs" or "packs || i + ROWS > M"), strides = text.block(strides) }
 end
@@ -362,7 +368,7 @@ end
 
 -- The arguments of the template for a product of 16-bit operands.
 local function half_arguments(g, kernel, has_bias)
-    local s = tile_sizes(g, 4, kernel.profile, g.a_col ~= 1, true)
+    local s = tile_sizes(g, 4, kernel.profile, g.a_col ~= 1, true, kernel.widens)
     local first = has_bias and "bias + j" or "NULL"
     local once = s.depth >= g.K             -- each sum is complete with its first strip
     local list = arguments_of(g, s, kernel, once and first or "k > 0 ? out : " .. first, 4)
@@ -372,6 +378,18 @@ local function half_arguments(g, kernel, has_bias)
     list.b.type = text.ident(kernel.half)
     list.store = behind.store(kernel, "f32")
     return list
+end
+
+--- Whether the left operand of a product of 16 bits is widened once for all its tiles, a function of its strides
+--- (op.gemm's table): where that saves GAIN of its time. nil: an instruction multiplies 16 bits.
+function matmul.widens_once(config)
+    local profile = machine.get(config.profile)
+    if profile.matrix then return nil end
+    return function(g)
+        if g.a_col ~= 1 or g.M < TALL_MIN or g.M * g.N * g.K < SMALL then return false end
+        local s = tile_sizes(g, 4, profile, false, true, true)
+        return profile.vector / 32 * (WIDENED / s.wide - 2 * WIDENED / g.N) >= GAIN
+    end
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).

@@ -50,6 +50,7 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
         local slices = dtype ~= "f64" and matrix.slices(kernel, node, op)
         kernel.matrix, kernel.panels, kernel.beside = slices or false, node.ins.weight and node.ins.weight.panels, false
         if slices then return matrix.product(op.gemm(node), kernel, node.ins.bias ~= nil, slices) end
+        kernel.widens = kernel.half and graph.is_half(node.ins[node.signature.ins[1]])
         return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
     end, block = function(kernel)
         return kernel.beside and "linear_matrix_beside" or kernel.matrix and "linear_matrix"
