@@ -49,8 +49,8 @@ interface.fields = {
         .. "as a transposed copy by rows; nil: never", true),
     field("turns_once", "function", "(config): whether weights of convolutions that are turned for the gradient of an "
         .. "input are turned once in an update, not in each micro-step; nil: never", true),
-    field("widens_once", "function", "(config): a function of the strides of a product of 16 bits (op.gemm): whether its "
-        .. "left operand is widened once for all its tiles (passes/widened.lua); nil: never", true),
+    field("widens_once", "function", "(config): a function of the strides of a product of 16 bits (op.gemm): whether "
+        .. "its left operand is widened once for all its tiles (passes/widened.lua); nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, in blocks of "
         .. "this number of rows and columns, where no axis is smaller; nil: none", true),
     field("channels", "table", "by op that sums the values of channels: (node): in how many equal parts of the rows; "
