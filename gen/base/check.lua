@@ -213,11 +213,12 @@ function check.fields(schema, args, context)
                     context.what, describe(value), key), {})
             end
             local here = (context.foreign or {})[key]
-            diag.fail(context.locate(key), ("%s: unknown field '%s'%s"):format(context.what, key, here and "; " .. here
-                or ""), {
+            local none = #schema == 0 and (", %s takes none"):format(context.what) or ""
+            diag.fail(context.locate(key), ("%s: unknown field '%s'%s%s"):format(context.what, key, none,
+                here and "; " .. here or ""), {
                 found = key, hint = diag.suggest(key, names(schema)),
-                notes = { { at = false, message = context.what .. " takes: " ..
-                    table.concat(names(schema), ", ") } },
+                notes = #schema > 0 and { { at = false, message = context.what .. " takes: " ..
+                    table.concat(names(schema), ", ") } } or nil,
             })
         end
         for _, each in ipairs(listed(field, key, value) or { value }) do take(out, field, each, context) end

@@ -62,6 +62,18 @@ end
 
 local ONE = { 1 }
 
+-- Refuses a number among the inputs of a layer: its author may mean a field.
+local function check_tensors(at, what, layer, list)
+    for i, operand in ipairs(list) do
+        if type(operand) == "number" then
+            local field = layer.fields[1] and ("; fields are written %s { %s = %s } (x)"):format(what,
+                layer.fields[1].name, operand) or ""
+            diag.fail(at, ("%s: input %d is the number %s, expected %s%s"):format(what, i, operand,
+                layer.takes == "several" and "tensors" or counted(layer.takes or ONE), field), {})
+        end
+    end
+end
+
 -- Calls make(), which appends the nodes of one layer and returns its result, and notes the layer in graph.layers. The
 -- ops of a loss are no layers.
 function Player:noted(kind, name, make)
@@ -333,6 +345,7 @@ function PLAY.op(self, event)
     local layer = self.catalog.layers:get(event.op)
     if layer and (layer.word or #list == 1) then
         self.b.at = at
+        check_tensors(at, event.op, layer, list)
         check_count(at, event.op, layer.takes or ONE, #list)
         local fields = check.fields(layer.fields, {}, context(self, event, event.op))
         self.values[event.out] = self:make_layer(layer, {}, fields, list)

@@ -9,6 +9,8 @@ local function fail(b, what, message, ...)
     diag.fail(b.at, what .. ": " .. message:format(...), {})
 end
 
+local function choice(first, last) return first == last and first or ("one of %d..%d"):format(first, last) end
+
 -- The axis given by a field, nil being the last one; refuses the rows, which parameters alone do not have, and axes
 -- that x does not have.
 local function axis_of(b, what, axis, x)
@@ -18,9 +20,9 @@ local function axis_of(b, what, axis, x)
         fail(b, what, "shape %s has %s alone, expected two axes or more", graph.shape_text(x.shape),
             rowless and "one axis" or "the rows")
     elseif axis == 1 and not rowless then
-        fail(b, what, "axis 1 is the rows of the batch, expected one of 2..%d", rank)
+        fail(b, what, "axis 1 is the rows of the batch, expected %s", choice(2, rank))
     elseif axis > rank then
-        fail(b, what, "axis is %d, expected one of %d..%d of shape %s", axis, rowless and 1 or 2, rank,
+        fail(b, what, "axis is %d, expected %s of shape %s", axis, choice(rowless and 1 or 2, rank),
             graph.shape_text(x.shape))
     end
     return axis

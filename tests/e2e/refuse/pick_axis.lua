@@ -1,4 +1,4 @@
--- expect: 6: pick: axis is 3, expected one of 2..2 of shape (16, 12)
+-- expect: 6: pick: axis is 3, expected 2 of shape (16, 12)
 data      { "csv", train = "digits/digits.csv.gz", target = "last" }
 batch     (16)
 model(function(batch)

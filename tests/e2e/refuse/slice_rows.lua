@@ -1,4 +1,4 @@
--- expect: 6: slice: axis 1 is the rows of the batch, expected one of 2..2
+-- expect: 6: slice: axis 1 is the rows of the batch, expected 2
 data      { "csv", train = "digits/digits.csv.gz", target = "last" }
 batch     (16)
 model(function(batch)

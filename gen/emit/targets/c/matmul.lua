@@ -381,10 +381,10 @@ local function half_arguments(g, kernel, has_bias)
 end
 
 --- Whether the left operand of a product of 16 bits is widened once for all its tiles, a function of its strides
---- (op.gemm's table): where that saves GAIN of its time. nil: an instruction multiplies 16 bits.
+--- (op.gemm's table): where that saves GAIN of its time. nil: an instruction multiplies them.
 function matmul.widens_once(config)
     local profile = machine.get(config.profile)
-    if profile.matrix then return nil end
+    if config.precision == "bf16" and profile.matrix then return nil end
     return function(g)
         if g.a_col ~= 1 or g.M < TALL_MIN or g.M * g.N * g.K < SMALL then return false end
         local s = tile_sizes(g, 4, profile, false, true, true)
