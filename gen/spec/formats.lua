@@ -30,7 +30,7 @@ formats.list = {
       doc = "two NumPy arrays whose first axis is the row",
       example = 'data { "npy", train = { "input.npy", "target.npy" } }' },
     { name = "tensors", takes = { "target" },
-      doc = "a safetensors file: each tensor is a field of the batch by its name, its first axis the row",
+      doc = "a safetensors file of 8 tensors at most: each is a field of the batch by its name, its first axis the row",
       example = 'data { "tensors", train = "train.safetensors", target = "label" }' },
 }
 
