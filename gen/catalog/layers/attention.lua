@@ -37,7 +37,8 @@ end
 layer "attend" {
     doc = "attention: softmax(q k^T / sqrt(d)) v for each head. attend { heads = 12 } (qkv), with queries, keys and "
         .. "values side by side; or (q, k, v), with as many keys as queries or another number of them, as in a decoder "
-        .. "that reads an encoder; or (q, k, v, mask): keys with 0 in mask are not seen",
+        .. "that reads an encoder; or (q, k, v, mask): keys with 0 in mask are not seen; a "
+        .. "query that sees none gives 0",
     takes = { 1, 3, 4 },
     fields = {
         { name = "heads", type = "int", min = 1, max = 65536, required = true, doc = "heads of the queries" },
