@@ -30,7 +30,7 @@ local function rewrite(g, config, body)
             b.at, b.path, b.body, b.scope = node.at, {}, body, node.scope
             copies[t] = copies[t] or b:cast(t, g.real, t.name .. "_wide")
             node.ins = ordered.copy(node.ins, { [name] = copies[t] })
-            graph.decide(g, t.name, "widened once", ("%s reads it in several tiles"):format(graph.result(node).name))
+            graph.decide(g, t.name, "widened once", ("many tiles of %s read it"):format(graph.result(node).name))
         end
         body[#body + 1] = node
     end
