@@ -28,7 +28,10 @@ local function rewrite(g, config, body)
         if name and config.widens_once(op.gemm(node)) then
             local t, b = node.ins[name], config.builder
             b.at, b.path, b.body, b.scope = node.at, {}, body, node.scope
-            copies[t] = copies[t] or b:cast(t, g.real, t.name .. "_wide")
+            if not copies[t] then
+                copies[t] = b:cast(t, g.real, t.name .. "_wide")
+                copies[t].def.why = "widened once for all tiles of the product"
+            end
             node.ins = ordered.copy(node.ins, { [name] = copies[t] })
             graph.decide(g, t.name, "widened once", ("many tiles of %s read it"):format(graph.result(node).name))
         end

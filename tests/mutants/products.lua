@@ -39,7 +39,7 @@ return {
     { "a lower strip reads its rows of A from a part that has none of them", "gen/emit/targets/c/matmul.lua",
         '"packs || i + ROWS > M"', '"packs"', "test_products: x86-64-v3 f32: every sum as written plainly" },
     { "each product of a value widens a copy of its own", "gen/passes/widened.lua",
-        "copies[t] = copies[t] or b:cast(", "copies[t] = b:cast(",
+        "if not copies[t] then", "if true then",
         "test_widened: x86-64-v3 bf16: the bits are those of tiles that widen their rows" },
     { "a block writes behind its tail", "gen/emit/targets/c/matrix.lua",
         'columns = whole and "32" or "at_most(columns - x, 32)"', 'columns = "32"',
