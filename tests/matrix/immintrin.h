@@ -13,6 +13,7 @@ typedef float __m512 __attribute__((vector_size(64), may_alias));
 typedef double __m512d __attribute__((vector_size(64), may_alias));
 typedef long long __m512i __attribute__((vector_size(64), may_alias));
 typedef long long __m256i __attribute__((vector_size(32), may_alias));
+typedef long long __m128i __attribute__((vector_size(16), may_alias));
 typedef short __m512bh __attribute__((vector_size(64), may_alias));
 
 /* Elements of vectors by their bits. */
@@ -22,6 +23,7 @@ typedef uint32_t plain_words __attribute__((vector_size(64), may_alias));
 typedef uint16_t plain_halves __attribute__((vector_size(64), may_alias));
 typedef uint32_t plain_ints __attribute__((vector_size(32), may_alias));
 typedef uint16_t plain_row __attribute__((vector_size(32), may_alias));
+typedef uint16_t plain_few __attribute__((vector_size(16), may_alias));
 
 #define PLAIN static inline __attribute__((always_inline, unused))
 
@@ -204,6 +206,8 @@ PLAIN __m256i _mm512_castsi512_si256(__m512i x) { return (__m256i){x[0], x[1], x
 PLAIN __m512i _mm512_castsi256_si512(__m256i x) { return (__m512i){x[0], x[1], x[2], x[3]}; }
 
 PLAIN __m512i _mm512_cvtepu16_epi32(__m256i x) { return (__m512i)__builtin_convertvector((plain_row)x, plain_words); }
+
+PLAIN __m256i _mm256_cvtepu16_epi32(__m128i x) { return (__m256i)__builtin_convertvector((plain_few)x, plain_ints); }
 
 /* The lower bits of each lane; lanes of 32 bits, each in one of 64; a half of a vector set. */
 PLAIN __m256i _mm512_cvtepi32_epi16(__m512i x) { return (__m256i)__builtin_convertvector((plain_words)x, plain_row); }

@@ -131,6 +131,7 @@ static void masks_and_halves(void) {
     union {
         __m256i whole;
         uint16_t h[16];
+        uint32_t w[8];
     } half;
     for (int i = 0; i < 16; i++) x.n[i] = i;
     x.n[1] = INT32_MIN, x.n[4] = -1, x.n[15] = -7, x.n[7] = INT32_MAX;
@@ -140,6 +141,14 @@ static void masks_and_halves(void) {
     for (int i = 0; i < 16; i++) is("castsi512_si256", i, half.h[i], 65535 - i);
     x.whole = _mm512_cvtepu16_epi32(half.whole);
     for (int i = 0; i < 16; i++) is("cvtepu16_epi32", i, x.w[i], 65535 - i);
+    union {
+        __m128i whole;
+        uint16_t h[8];
+    } quarter;
+    for (int i = 0; i < 8; i++) quarter.h[i] = (uint16_t)(65535 - i);
+    half.whole = _mm256_cvtepu16_epi32(quarter.whole);
+    for (int i = 0; i < 8; i++) is("256_cvtepu16_epi32", i, half.w[i], 65535 - i);
+    for (int i = 0; i < 16; i++) half.h[i] = (uint16_t)(65535 - i);
     x.whole = _mm512_castsi256_si512(half.whole);
     for (int i = 0; i < 16; i++) is("castsi256_si512", i, x.h[i], 65535 - i);
 }
