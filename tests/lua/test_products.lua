@@ -59,7 +59,7 @@ end
 
 -- products.h and table.h for a way of computing and a profile.
 local function kernels_of(t, way, profile_name)
-    local linear, functions, rows = read_template "c/matmul.c", {}, {}
+    local linear, slices, functions, rows = read_template "c/matmul.c", read_template "c/slices.c", {}, {}
     local machine = profile.get(profile_name)
     for i, shape in ipairs(SHAPES) do
         local M, N, K = table.unpack(shape)
@@ -68,14 +68,15 @@ local function kernels_of(t, way, profile_name)
             local has_bias, can_add = (i + j) % 2 == 0, (i + j) % 3 == 0
             local name = ("%s_%dx%dx%d%s%s"):format(layout[1], M, N, K, has_bias and "_bias" or "",
                 can_add and "_add" or "")
+            local kernel = { can_add = can_add, profile = machine, node = NODE, half = BLOCKS[way] and "bf16" or nil,
+                widens = way == "widened" }
             local arguments = (SLICES[way] and matrix or matmul).product({ M = M, N = N, K = K, a_row = strides[1],
-                a_col = strides[2], b_row = strides[3], b_col = strides[4] },
-                { can_add = can_add, profile = machine, node = NODE, half = BLOCKS[way] and "bf16" or nil,
-                    widens = way == "widened" },
-                has_bias, SLICES[way] or way)
+                a_col = strides[2], b_row = strides[3], b_col = strides[4] }, kernel, has_bias, SLICES[way] or way)
             arguments.fn, arguments.source = text.ident(name), text.comment("test")
             arguments.params = parameters(has_bias, can_add)
-            functions[#functions + 1] = linear(BLOCKS[way] or SLICES[way] and "linear_matrix" or "linear", arguments).text
+            local body = kernel.cuts and slices("linear_slices", arguments)
+                or linear(BLOCKS[way] or SLICES[way] and "linear_matrix" or "linear", arguments)
+            functions[#functions + 1] = body.text
             rows[#rows + 1] = ('{"%s", %s, %d, %d, %d, %d, %d, %d, %d},'):format(name, name, M, N, K,
                 table.unpack(strides))
         end

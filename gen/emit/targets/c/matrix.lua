@@ -22,19 +22,21 @@ local matrix = {}
 matrix.BLOCK = 32           -- rows, columns and terms of one step
 
 local BLOCK = matrix.BLOCK
--- The most rows, columns and terms (of one slice) of a tile, where A is read by rows and where it is copied by columns.
--- `tall_sums`: the most rows where sums take more than one panel, so that they are kept meanwhile. `each`: tiles for
--- each worker: fewer copy less, more share the work better.
+-- The most rows, columns and terms (of one slice) of a tile, where A is read by rows, where it is copied by columns,
+-- and where its rows are cut into slices. `many`: the most terms for a sum of MANY. `tall_sums`: the most rows where
+-- sums take more than one panel, so that they are kept meanwhile. `each`: tiles for each worker: fewer copy less, more
+-- share the work better.
 -- Registers read panels of up to 1.2 MB from the L2 cache as fast as 32 rows of A, so that most sums take one panel;
 -- vectors are fastest with rows of A in the L1 cache.
 local MOST = {
-    registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536, each = 3 },
-        columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384, each = 2 } },
-    vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384, each = 6 },
-        columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, each = 6 } },
+    registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536, many = 512, each = 3 },
+        columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384, many = 384, each = 2 },
+        slices = { tall = 1024, tall_sums = 512, wide = 384, depth = 1152, many = 1152, each = 3 } },
+    vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384, many = 384, each = 6 },
+        columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, many = 384, each = 6 } },
 }
 local WORKERS = 2           -- at least so many workers have their tiles
-local MANY, DEPTH_OF_MANY = 8192, 512
+local MANY = 8192
 local PAST = 2^20           -- bytes of panels from which on they are written past the caches
 local SIDE_MIN = 64         -- the least height and width of a tile of several
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
@@ -116,13 +118,13 @@ end
 -- The terms of a panel, of a sum with K terms. A sum of MANY takes several panels anyway: then 32 rows of A fit the L1
 -- cache.
 local function depth_of(K, slices, profile, by)
-    local most = MOST[profile.matrix][by].depth
-    return side(K, (K < MANY and most or math.min(most, DEPTH_OF_MANY)) // slices // BLOCK * BLOCK)
+    local most = MOST[profile.matrix][by]
+    return side(K, (K < MANY and most.depth or most.many) // slices // BLOCK * BLOCK)
 end
 
 --- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the widths whose tiles are
 --- enough for WORKERS the one whose tiles copy the fewest rows and columns. Where there are more workers, a tile has
---- fewer rows than `tall` (tile_height of templates/c/matrix.c). by: how A lies, "rows" or "columns".
+--- fewer rows than `tall` (tile_height of templates/c/matrix.c). by: how A is read (MOST).
 function matrix.sizes(M, N, K, slices, profile, by)
     local most, least, depth = MOST[profile.matrix][by], nil, depth_of(K, slices, profile, by)
     local tall = K > depth and most.tall_sums or most.tall
@@ -315,6 +317,62 @@ local function panel_of(g)
     return text.block(table.concat(lines, "\n")), text.block(deep)
 end
 
+-- The statements that begin the sums of a block: with what the tile had, those so far (`add`), the bias or 0. Where a
+-- block may be a part, the elements that it has are copied first.
+local function begin_of(adds, has_bias, whole, chunks)
+    local start, stride = has_bias and "bias + j + x" or "NULL", has_bias and "0" or "32"
+    if adds then
+        start = ("add ? c + (size_t)i * N + j + x : %s"):format(start)
+        stride = has_bias and "add ? N : 0" or "N"
+    end
+    if whole or start == "NULL" then
+        local format = chunks and "matrix_load(k > 0 ? block_sums : %s, %s);" or "matrix_load(%s, %s);"
+        if chunks then
+            if start:find "?" then start = "(" .. start .. ")" end
+            stride = stride == "32" and stride or ("k > 0 ? 32 : %s"):format(stride)
+        end
+        return format:format(start, stride)
+    end
+    local first = { chunks and "k == 0" or nil }
+    if adds and not has_bias then first[#first + 1] = "add" end
+    local copy = ("matrix_start(block_sums, 32, at_most(i1 - i, 32), at_most(columns - x, 32),\n    %s, %s);"):format(
+        has_bias and adds and start or adds and "c + (size_t)i * N + j + x" or start, stride)
+    if #first > 0 then copy = ("if (%s)\n    %s"):format(table.concat(first, " && "), (copy:gsub("\n", "\n    "))) end
+    local kept = has_bias and "block_sums" or ("%sadd ? block_sums : NULL"):format(chunks and "k > 0 || " or "")
+    return copy .. "\n" .. ("matrix_load(%s, 32);"):format(kept)
+end
+
+--- The arguments of the template of a product whose rows of A are cut into slices beside it (templates/c/slices.c).
+---   shape, tile                   as those of matrix.product
+---   a.first, a.below, a.stride    where the rows of a tile and those below a block begin, and elements between them
+---   b                             as that of matrix.product
+---   sums.size, sums.number        elements of all sums that are kept, and the number of a block among them
+---   sums.begin, sums.lines        the statements that begin a block, and how many they are
+---   sums.chunks                   whether sums take several panels
+---   sums.edges, sums.columns      whether a block may be a part, and the columns of the block that is finished
+---   sums.outside                  the condition on a row behind such a part
+---   ahead                         what asks for further inputs of a row
+---   store                         the statements that store an element
+local function product_of_slices(g, kernel, has_bias, slices)
+    local tile = matrix.sizes(g.M, g.N, g.K, slices, kernel.profile, "slices")
+    local a_row, b_rows = matmul.stride(g.a_row, g.K, "K"), g.b_col == 1
+    local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
+    local whole, chunks = g.M % BLOCK == 0 and g.N % BLOCK == 0, g.K > tile.depth
+    local node = kernel.node
+    local inputs = node.behind and behind.ahead(node, "(size_t)(i + r) * N + j + x", 1, BLOCK)
+    local begin = begin_of(kernel.can_add, has_bias, whole, chunks)
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
+        a = { first = matmul.index("i0", a_row, "k", "1"), below = matmul.index("below", a_row, "k", "1"),
+            stride = text.block(a_row) },
+        b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(b_rows and b_row or b_col),
+            pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")) },
+        sums = { size = text.block(chunks and "TALL * WIDE" or "2 * 1024"),
+            number = text.block(chunks and "block" or "(block % 2)"), chunks = chunks, edges = not whole,
+            begin = text.block(begin), lines = select(2, begin:gsub(";", "")),
+            columns = text.block(whole and "32" or "wide"), outside = text.block(whole and "" or " || r >= rows") },
+        ahead = inputs or false, store = store_of(kernel) }
+end
+
 --- The arguments of the template for a product with these strides (op.gemm's table), of operands that have `slices`
 --- slices.
 ---   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
@@ -336,6 +394,8 @@ end
 ---   store                         those that store an element of another result, false: it is there
 function matrix.product(g, kernel, has_bias, slices)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
+    kernel.cuts = slices > 1 and a_rows
+    if kernel.cuts then return product_of_slices(g, kernel, has_bias, slices) end
     local step = matrix.has_registers(kernel) and BLOCK or 2    -- terms that are multiplied at once
     local direct = a_rows and g.K % step == 0 and slices == 1
     local whole = g.M % BLOCK == 0 and g.N % BLOCK == 0

@@ -48,14 +48,15 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
         local slices = dtype ~= "f64" and matrix.slices(kernel, node, op)
-        kernel.matrix, kernel.panels, kernel.beside = slices or false, node.ins.weight and node.ins.weight.panels, false
+        kernel.matrix, kernel.panels = slices or false, node.ins.weight and node.ins.weight.panels
+        kernel.beside, kernel.cuts = false, false
         if slices then return matrix.product(op.gemm(node), kernel, node.ins.bias ~= nil, slices) end
         kernel.widens = kernel.half and graph.is_half(node.ins[node.signature.ins[1]])
         return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
     end, block = function(kernel)
-        return kernel.beside and "linear_matrix_beside" or kernel.matrix and "linear_matrix"
-            or kernel.half and "linear_half" or "linear"
-    end, blocks = { "linear", "linear_half", "linear_matrix", "linear_matrix_beside" } })
+        return kernel.cuts and "slices.linear_slices" or kernel.beside and "linear_matrix_beside"
+            or kernel.matrix and "linear_matrix" or kernel.half and "linear_half" or "linear"
+    end, blocks = { "linear", "linear_half", "linear_matrix", "linear_matrix_beside", "slices.linear_slices" } })
 end
 
 -- Elements of f32 are turned on vectors, where 8 fit one.
