@@ -178,7 +178,7 @@ local function head(file) return "/* " .. file .. " */\n" end
 local function texts_of(name, shapes, dtype, f32)
     local config = { precision = dtype, profile = name, target = "c", f32 = f32 or "auto" }
     local context = { ops = {}, real = "f32", half = dtype == "bf16" and dtype or nil, names = {}, helpers = {},
-        slices = profile.slices(config), asks_slices = profile.asks_slices(config), functions = kernels.functions(),
+        slices = profile.slices(config), functions = kernels.functions(),
         profile = profile.get(name), target = targets.get "c", template = read_template }
     context.whole = context.target.whole(config)
     for name, op in catalog.load().ops:each() do context.ops[name] = op end

@@ -366,7 +366,7 @@ function kernels.make(node, section, context)
     local half = context.half          -- products of the boundary have the program's type
     if op and op.gemm and not graph.is_half(node.ins[node.signature.ins[2]]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
-        asks_slices = context.asks_slices, arch = context.arch, known_tables = context.functions.tables,
+        arch = context.arch, known_tables = context.functions.tables,
         added = context.added,
         draws = (op.draws or node.drops) and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
         name = graph.unique(context, call_name(node, section)) }

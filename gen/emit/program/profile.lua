@@ -95,9 +95,6 @@ end
 --- The numbers of bf16 as whose sum products take an operand of f32; nil: products of f32 use multiply-adds.
 function profile.slices(config) return SLICES[profile.f32(config)] end
 
---- Whether the specification asks for slices, so that convolutions of f32 have them where squares would do, too.
-function profile.asks_slices(config) return SLICES[config.f32] ~= nil end
-
 --- Whether products of a configuration's program are computed on matrix registers.
 function profile.matrix(config)
     return profile.slices(config) ~= nil

@@ -117,8 +117,7 @@ local function planned(g, config)
     local distances, loops = names.set(g)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
-        profile = profile.get(config.profile), slices = profile.slices(config),
-        asks_slices = profile.asks_slices(config), arch = config.arch,
+        profile = profile.get(config.profile), slices = profile.slices(config), arch = config.arch,
         added = target.added and target.added(g, config.ops),
         target = target, distances = distances, loops = loops, ranges = ranges.rows(g, states.exchanged(g, target)),
         embedded = function(name) return host.embedded("templates/" .. name) end }

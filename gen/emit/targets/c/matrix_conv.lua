@@ -168,6 +168,11 @@ local function by_lines(kernel, shape, g, most)
     return tile
 end
 
+--- Whether a convolution is computed over lines.
+function matrix_conv.has_lines(kernel, shape, g, slices)
+    return by_lines(kernel, shape, g, LINES.product[math.min(slices, 2)]) ~= nil
+end
+
 -- Halves a side of a tile while this many bytes are too many: blocks(tile) of operands and sums(tile) of f32. nil: they
 -- are with the least side.
 local function in_memory(tile, key, slices, blocks, sums)

@@ -137,17 +137,17 @@ local function forms_of(kernel, g)
     return {}
 end
 
--- Whether a convolution is computed in blocks, whatever squares would take. Six products of slices take longer than the
--- multiply-adds of squares.
-local function blocks_first(kernel, shape)
-    return matrix.has_registers(kernel) and (kernel.half or kernel.asks_slices)
-        and matrix_conv.slices(kernel, shape) ~= nil
+-- Whether a convolution is computed in blocks on matrix registers, whatever squares would take: of bf16, or of slices
+-- over lines. Panels of slices that are gathered for each tap take longer than squares.
+local function blocks_first(kernel, shape, g)
+    local slices = matrix.has_registers(kernel) and matrix_conv.slices(kernel, shape)
+    return slices and (slices == 1 or matrix_conv.has_lines(kernel, shape, g, slices))
 end
 
 -- The form of the squares that a convolution is computed by, nil of another; g: op.gather's table, shape: of
 -- emit/kernels/conv.lua.
 local function form_of(kernel, shape, g)
-    if math.min(shape.channels, shape.out) < LEAST or blocks_first(kernel, shape) then return nil end
+    if math.min(shape.channels, shape.out) < LEAST or blocks_first(kernel, shape, g) then return nil end
     local found, least
     for _, form in ipairs(forms_of(kernel, g)) do
         least = least or others(kernel, shape, g) / GAIN
@@ -248,8 +248,7 @@ end
 function squares_conv.whole(config)
     local precision = config.precision
     local half = (precision == "bf16" or precision == "f16") and precision or nil
-    local kernel = { half = half, profile = machine.get(config.profile), slices = machine.slices(config),
-        asks_slices = machine.asks_slices(config) }
+    local kernel = { half = half, profile = machine.get(config.profile), slices = machine.slices(config) }
     return function(node, op)
         local g = op.gather(node)
         local shape = conv.shape(g)
