@@ -31,7 +31,7 @@ local BLOCK = matrix.BLOCK
 local MOST = {
     registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536, many = 512, each = 3 },
         columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384, many = 384, each = 2 },
-        slices = { tall = 1024, tall_sums = 512, wide = 384, depth = 1152, many = 1152, each = 3 } },
+        slices = { tall = 1024, tall_sums = 512, wide = 384, depth = 1152, many = 1152, each = 2 } },
     vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384, many = 384, each = 6 },
         columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, many = 384, each = 6 } },
 }
