@@ -23,6 +23,7 @@
 #endif
 
 enum { SLOTS = 64, STACK = 4 << 20, MEMBERS = 0xffff };
+enum { SHARES = 64, RUN_MOST = 64 }; /* claims of each worker for many tiles, at least; tiles of a claim, at most */
 
 /* Tile counter of one kernel call: the call's sequence number in the upper half, the next tile in the
  * lower half. */
@@ -282,7 +283,9 @@ int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg) {
 }
 
 ga_tiles ga_tiles_begin(ga_worker *w, int64_t count) {
-    return (ga_tiles){.worker = w, .sequence = (uint32_t)++w->calls, .count = count, .index = -1};
+    const int64_t share = count / (SHARES * (int64_t)w->count);
+    const int64_t run = share < 1 ? 1 : share > RUN_MOST ? RUN_MOST : share;
+    return (ga_tiles){.worker = w, .sequence = (uint32_t)++w->calls, .count = count, .run = run, .index = -1};
 }
 
 /* A slot belongs to the call with the highest sequence number that touched it. A worker can be 64
@@ -291,6 +294,7 @@ ga_tiles ga_tiles_begin(ga_worker *w, int64_t count) {
 bool ga_tile_next(ga_tiles *it) {
     ga_worker *w = it->worker;
     if (w->count == 1) return ++it->index < it->count;
+    if (++it->index < it->end) return true;
     _Atomic uint64_t *next = &w->team->slots[it->sequence % SLOTS].next;
     uint64_t seen = atomic_load_explicit(next, memory_order_relaxed);
     for (;;) {
@@ -298,10 +302,11 @@ bool ga_tile_next(ga_tiles *it) {
         int64_t tile = ahead < 0 ? 0 : (int64_t)(uint32_t)seen;
         if (ahead > 0 || tile >= it->count) return false;
         if (!w->member && !join(w)) return false;
-        uint64_t claimed = (uint64_t)it->sequence << 32 | (uint64_t)(tile + 1);
+        uint64_t claimed = (uint64_t)it->sequence << 32 | (uint64_t)(tile + it->run);
         if (atomic_compare_exchange_weak_explicit(next, &seen, claimed, memory_order_relaxed,
                                                   memory_order_relaxed)) {
             it->index = tile;
+            it->end = tile + it->run < it->count ? tile + it->run : it->count;
             return true;
         }
     }

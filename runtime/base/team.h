@@ -24,7 +24,9 @@ typedef struct ga_tiles {
     ga_worker *worker;
     uint32_t sequence;
     int64_t count;
+    int64_t run;   /* neighbours that are claimed at once */
     int64_t index; /* the tile to compute, valid after ga_tile_next returned true */
+    int64_t end;   /* tiles from index to end are claimed */
 } ga_tiles;
 
 enum { GA_THREADS_MAX = 1024 };
@@ -52,7 +54,8 @@ void ga_barrier(ga_worker *w);
 /* for (ga_tiles it = ga_tiles_begin(w, count); ga_tile_next(&it);) compute(it.index);
  * All workers must make the same calls with the same count (0..2^31-1) in the same order; no
  * barrier is needed between calls that do not read each other's results. Every index is claimed by
- * exactly one worker. */
+ * exactly one worker. Of many tiles a worker claims neighbours, up to 1/64 of its share at once, so
+ * that it goes along memory. */
 ga_tiles ga_tiles_begin(ga_worker *w, int64_t count);
 bool ga_tile_next(ga_tiles *it);
 

@@ -50,6 +50,42 @@ static void tiles(void **state) {
     }
 }
 
+enum { MANY = 20000 };
+
+/* For each of many tiles how often it was claimed, and by whom. */
+typedef struct {
+    _Atomic int claimed[MANY];
+    int by[MANY];
+} many;
+
+static void claim_many(ga_worker *w, void *arg) {
+    many *s = arg;
+    for (ga_tiles it = ga_tiles_begin(w, MANY); ga_tile_next(&it);) {
+        atomic_fetch_add(&s->claimed[it.index], 1);
+        s->by[it.index] = w->index;
+    }
+}
+
+/* Neighbours among many tiles belong to one worker: 20000 / (64 * threads) of them, 64 at most; the last are fewer. */
+static void many_tiles(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 8; threads++) {
+        ga_arena a = open_arena(ga_team_bytes(threads));
+        ga_team *t;
+        many *s = calloc(1, sizeof *s);
+        assert_int_equal(ga_team_open(&t, threads, &a, NULL), 0);
+        assert_int_equal(ga_team_run(t, claim_many, s), 0);
+        const int share = MANY / (64 * threads), run = share < 64 ? share : 64;
+        for (int i = 0; i < MANY; i++) {
+            assert_int_equal(s->claimed[i], 1);
+            assert_int_equal(s->by[i], s->by[i / run * run]);
+        }
+        ga_team_close(t);
+        ga_arena_close(&a);
+        free(s);
+    }
+}
+
 /* Each round reads values that every worker wrote in the round before: plain memory, ordered by
  * barriers. */
 static void rotate(ga_worker *w, void *arg) {
@@ -235,9 +271,9 @@ static void refused(void **state) {
 
 int test_team(void);
 int test_team(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(barriers),
-                                       cmocka_unit_test(late_worker), cmocka_unit_test(oversubscribed),
-                                       cmocka_unit_test(workers_on_one_core), cmocka_unit_test(denormals),
-                                       cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(many_tiles),
+                                       cmocka_unit_test(barriers), cmocka_unit_test(late_worker),
+                                       cmocka_unit_test(oversubscribed), cmocka_unit_test(workers_on_one_core),
+                                       cmocka_unit_test(denormals), cmocka_unit_test(refused)};
     return cmocka_run_group_tests_name("team", tests, NULL, NULL);
 }
