@@ -411,11 +411,12 @@ static inline void turned_rows(vec x[16], const float *rows, size_t stride, int 
 }
 
 //@ matrix_pack_columns_in_slices()
-/* As matrix_pack_rows, of B(k, j) = b[j * stride + k]. */
+/* As matrix_pack_rows, of B(k, j) = b[j * stride + k]. The next 16 columns are asked for. */
 static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int depth, const float *b, size_t stride) {
     for (int j = 0; j < (columns + 31) / 32 * 32; j += 16, b += 16 * stride)
         for (int k = 0; k < (depth + 31) / 32 * 32; k += 16) {
             vec x[16];
+            for (int r = 16; r < 32 && j + r < columns; r++) __builtin_prefetch(b + r * stride + k);
             turned_rows(x, b + k, stride, columns - j, at_most(depth - k, 16));
             bf16 *to = panel + j / 32 * 32 * SLICES * most + 32 * k + 2 * (j % 32);
             for (int r = 0; r < 16; r += 2) {
