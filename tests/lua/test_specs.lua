@@ -65,8 +65,9 @@ local function written(programs, text, name, march)
     return sum, count_lines(host.read(folder .. "/step.c"))
 end
 
--- Products on matrix registers need 230 lines more in math.c than those on vectors, attention 130 more.
-for _, bound in ipairs { { "x86-64-v3", 3000 }, { "sapphirerapids", 3230 } } do
+-- Products on matrix registers need 230 lines more in math.c than those on vectors, attention 130 more, and each of the
+-- nine products of slices 30, as vectors work beside the registers.
+for _, bound in ipairs { { "x86-64-v3", 3000 }, { "sapphirerapids", 3500 } } do
     local march, most = bound[1], bound[2]
     add(("gpt2_124m: 48 layers give as many lines as 12, %s: less than %d, step.c at most 250"):format(march, most),
         function(t)
