@@ -31,7 +31,7 @@ local BLOCK = matrix.BLOCK
 local MOST = {
     registers = { rows = { tall = 1024, tall_sums = 512, wide = 384, depth = 1536, many = 512, each = 3 },
         columns = { tall = 512, tall_sums = 512, wide = 384, depth = 384, many = 384, each = 2 },
-        slices = { tall = 1024, tall_sums = 512, wide = 384, depth = 1152, many = 1152, each = 2 } },
+        slices = { tall = 1024, tall_sums = 512, wide = 384, depth = 1152, many = 1152, each = 3 } },
     vectors = { rows = { tall = 256, tall_sums = 256, wide = 256, depth = 384, many = 384, each = 6 },
         columns = { tall = 256, tall_sums = 256, wide = 256, depth = 384, many = 384, each = 6 } },
 }
@@ -123,8 +123,9 @@ local function depth_of(K, slices, profile, by)
 end
 
 --- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the widths whose tiles are
---- enough for WORKERS the one whose tiles copy the fewest rows and columns. Where there are more workers, a tile has
---- fewer rows than `tall` (tile_height of templates/c/matrix.c). by: how A is read (MOST).
+--- enough for WORKERS the one whose tiles copy the fewest rows and columns; of slices the last of these, as rows are cut
+--- beside products and panels are not. Where there are more workers, a tile has fewer rows than `tall` (tile_height of
+--- templates/c/matrix.c). by: how A is read (MOST).
 function matrix.sizes(M, N, K, slices, profile, by)
     local most, least, depth = MOST[profile.matrix][by], nil, depth_of(K, slices, profile, by)
     local tall = K > depth and most.tall_sums or most.tall
@@ -132,7 +133,8 @@ function matrix.sizes(M, N, K, slices, profile, by)
     for across = ceil(N, most.wide), ceil(N, SIDE_MIN) do
         local down = math.max(ceil(M, tall), ceil(tiles, across))
         local copied = across * M + down * N
-        if down <= ceil(M, SIDE_MIN) and (not least or copied < least.copied) then
+        local fewer = not least or copied < least.copied or by == "slices" and copied == least.copied
+        if down <= ceil(M, SIDE_MIN) and fewer then
             least = { copied = copied, wide = whole(ceil(N, across)) }
         end
     end
