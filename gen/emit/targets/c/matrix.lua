@@ -123,9 +123,9 @@ local function depth_of(K, slices, profile, by)
 end
 
 --- The sizes of a product M x N with K terms of operands that have `slices` slices. Of the widths whose tiles are
---- enough for WORKERS the one whose tiles copy the fewest rows and columns; of slices the last of these, as rows are cut
---- beside products and panels are not. Where there are more workers, a tile has fewer rows than `tall` (tile_height of
---- templates/c/matrix.c). by: how A is read (MOST).
+--- enough for WORKERS the one whose tiles copy the fewest rows and columns; by slices the least such width, as rows are
+--- cut beside products and panels are not. Where there are more workers, a tile has fewer rows than `tall`
+--- (tile_height of templates/c/matrix.c). by: how A is read (MOST).
 function matrix.sizes(M, N, K, slices, profile, by)
     local most, least, depth = MOST[profile.matrix][by], nil, depth_of(K, slices, profile, by)
     local tall = K > depth and most.tall_sums or most.tall
