@@ -344,17 +344,17 @@ local function begin_of(adds, has_bias, whole, chunks)
     return copy .. "\n" .. ("matrix_load(%s, 32);"):format(kept)
 end
 
---- The arguments of the template of a product whose rows of A are cut into slices beside it (templates/c/slices.c).
----   shape, tile                   as those of matrix.product
----   a.first, a.below, a.stride    where the rows of a tile and those below a block begin, and elements between them
----   b                             as that of matrix.product
----   sums.size, sums.number        elements of all sums that are kept, and the number of a block among them
----   sums.begin, sums.lines        the statements that begin a block, and how many they are
----   sums.chunks                   whether sums take several panels
----   sums.edges, sums.columns      whether a block may be a part, and the columns of the block that is finished
----   sums.outside                  the condition on a row behind such a part
----   ahead                         what asks for further inputs of a row
----   store                         the statements that store an element
+-- The arguments of the template of a product whose rows of A are cut into slices beside it (templates/c/slices.c).
+--   shape, tile                   as those of matrix.product
+--   a.first, a.below, a.stride    where the rows of a tile and those below a block begin, and elements between them
+--   b                             as that of matrix.product
+--   sums.size, sums.number        elements of all sums that are kept, and the number of a block among them
+--   sums.begin, sums.lines        the statements that begin a block, and how many they are
+--   sums.chunks                   whether sums take several panels
+--   sums.edges, sums.columns      whether a block may be a part, and the columns of the block that is finished
+--   sums.outside                  the condition on a row behind such a part
+--   ahead                         what asks for further inputs of a row
+--   store                         the statements that store an element
 local function product_of_slices(g, kernel, has_bias, slices)
     local tile = matrix.sizes(g.M, g.N, g.K, slices, kernel.profile, "slices")
     local a_row, b_rows = matmul.stride(g.a_row, g.K, "K"), g.b_col == 1
